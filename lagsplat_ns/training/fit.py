@@ -1,0 +1,280 @@
+"""A scene learned from clips, stage by stage: what happens when a stage begins, and the loss inside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from lagsplat_ns.data.prepare import PreparedClip
+from lagsplat_ns.gaussians.scene import DecoderName, LatentScene, SceneSpec
+from lagsplat_ns.render.filming import FilmingCamera
+from lagsplat_ns.training import appearance, losses
+from lagsplat_ns.training.compositing import render_over, render_static
+from lagsplat_ns.training.conditional_start import start_conditional
+from lagsplat_ns.training.dynamics import LearnedDynamics, learn_dynamics
+from lagsplat_ns.training.embedding import Embedding, Motions, candidates, embed
+from lagsplat_ns.training.flow_start import FlowStart, start_from_flow
+from lagsplat_ns.training.measure import measure
+from lagsplat_ns.training.stages import Stage, StageName
+
+_RIGID_COVERAGE = 0.75
+"""share of the moving pixels that one rigid motion has to explain before more bases are tried"""
+
+
+@dataclass
+class FitOptions:
+    """What a user may choose about the scene and its latent space."""
+
+    latent_dim: int | None = None
+    """number of latent coordinates; None: found from the tracks, 1 to 4"""
+    num_bases: int | None = None
+    """number of rigid motion bases; None: one where one rigid motion explains the moving pixels, else four"""
+    num_static: int = 6000
+    """Gaussians of the static background at 256 x 256 pixels; other sizes in proportion"""
+    max_moving: int = 1500
+    """most Gaussians on the moving thing"""
+    decoder: DecoderName = "bases"
+    """how q poses the Gaussians: rigid motion bases, or Gaussians conditioned on q"""
+    metric: str = "geometric"
+    """mass matrix: from the geometry of the moving Gaussians, or learned"""
+    seed: int = 0
+
+
+@dataclass
+class FitLog:
+    """What was decided on the way, in plain words and numbers, for the summary."""
+
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class SceneFit:
+    """The training of one `LatentScene`, apart from the optimizer that turns gradients into steps."""
+
+    def __init__(
+        self, clips: list[PreparedClip], camera: FilmingCamera, options: FitOptions, device: torch.device
+    ) -> None:
+        self.clips, self.camera, self.options, self.device = clips, camera, options, device
+        self.log = FitLog()
+        self.rng = np.random.default_rng(options.seed)
+        self.lengths = [len(clip.times_s) for clip in clips]
+        self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.train_frames = np.concatenate(
+            [np.arange(clip.num_train) + start for clip, start in zip(clips, self.offsets[:-1], strict=True)]
+        )
+        self.starts: list[FlowStart] | None = None
+        self.background = torch.from_numpy(np.array(clips[0].background)).to(device).float() / 255
+        self.learned: LearnedDynamics | None = None
+
+    # ---- pictures
+    def frames(self, index: np.ndarray) -> np.ndarray:
+        """uint8 pictures [F, H, W, 3] of global frame numbers."""
+        owners = self._owner(index)
+        return np.stack([self.clips[c].frames[i - self.offsets[c]] for c, i in zip(owners, index, strict=True)])
+
+    def _owner(self, index: np.ndarray) -> np.ndarray:
+        """The clip that each global frame number belongs to."""
+        return np.searchsorted(self.offsets, index, side="right") - 1
+
+    def _tensor_frames(self, index: np.ndarray) -> Float[Tensor, "F H W 3"]:
+        return appearance.tensor_frames(self.frames(index), self.device)
+
+    # ---- stage beginnings
+    def initial_spec(self) -> SceneSpec:
+        """Shapes before anything was learned: sizes from the picture and from the moving pixels."""
+        options, clip = self.options, self.clips[0]
+        start = self.flow_starts()[0]
+        num_bases = options.num_bases or (1 if start.coverage >= _RIGID_COVERAGE else 4)
+        mask = self._reference_mask()
+        num_moving = int(np.clip(mask.sum() / 1.2, 60, options.max_moving))
+        height, width = clip.background.shape[:2]
+        num_static = max(200, int(options.num_static * height * width / 256**2))
+        return SceneSpec(num_moving, num_static, int(self.offsets[-1]), len(self.clips), 1, num_bases)
+
+    def flow_starts(self) -> list[FlowStart]:
+        if self.starts is None:
+            begun = time.perf_counter()
+            self.starts = []
+            for clip in self.clips:
+                n = clip.num_train
+                template = None if not self.starts else (self.clips[0].frames[self.starts[0].reference], self.starts[0])
+                self.starts.append(
+                    start_from_flow(clip.frames[:n], clip.masks[:n], clip.flow[: n - 1], template=template)
+                )
+            self.log.seconds["flow start"] = time.perf_counter() - begun
+        return self.starts
+
+    def _reference_mask(self) -> np.ndarray:
+        clip, reference = self.clips[0], self.flow_starts()[0].reference
+        return appearance.object_mask(clip.frames[reference], clip.background, clip.masks[reference])
+
+    def enter(self, stage: StageName, scene: LatentScene) -> LatentScene:
+        """Prepare a stage; returns the scene to train on, a new one where shapes change."""
+        begun = time.perf_counter()
+        handler: Callable[[LatentScene], LatentScene] = getattr(self, f"_enter_{stage}")
+        scene = handler(scene)
+        self.log.seconds[f"enter {stage}"] = time.perf_counter() - begun
+        return scene
+
+    def _enter_background(self, scene: LatentScene) -> LatentScene:
+        clip = self.clips[0]
+        with torch.no_grad():
+            scene.path_times_s.copy_(torch.from_numpy(np.concatenate([c.times_s for c in self.clips])))
+            scene.path_clip.copy_(torch.from_numpy(np.repeat(np.arange(len(self.clips)), self.lengths)))
+            scene.path_num_train.copy_(torch.tensor([c.num_train for c in self.clips]))
+        appearance.fill_static(scene, self.camera, np.array(clip.background), self.options.seed)
+        self._place_moving(scene)
+        return scene
+
+    def _place_moving(self, scene: LatentScene) -> None:
+        clip, starts = self.clips[0], self.flow_starts()
+        appearance.fill_moving(
+            scene, self.camera, clip.frames[starts[0].reference], self._reference_mask(), self.options.seed
+        )
+        num_bases, total = scene.spec.num_bases, int(self.offsets[-1])
+        angles, shifts = np.zeros((total, num_bases)), np.zeros((total, num_bases, 2))
+        for start, offset in zip(starts, self.offsets[:-1], strict=True):
+            rows = slice(offset, offset + len(start.angles))
+            angles[rows], shifts[rows] = start.angles[:, None], start.translations[:, None]
+        if num_bases > 1:  # bases must differ before they can part
+            angles += 0.01 * self.rng.standard_normal(angles.shape)
+            with torch.no_grad():
+                noise = 0.1 * self.rng.standard_normal(tuple(scene.gauss_params["skinning"].shape))
+                scene.gauss_params["skinning"].copy_(torch.from_numpy(noise))
+        appearance.set_frame_motions(scene, self.camera, starts[0].origin, angles, shifts)
+
+    def _enter_kinematics(self, scene: LatentScene) -> LatentScene:
+        self._freeze_background(scene)
+        return scene
+
+    def _freeze_background(self, scene: LatentScene) -> None:
+        with torch.no_grad():
+            self.background = render_static(scene, self.camera)
+
+    def _enter_embed(self, scene: LatentScene) -> LatentScene:
+        motions = self._train_motions(scene)
+        pixel = self.camera.pixel_size
+        if self.options.latent_dim is not None:
+            chosen = embed(motions, self.options.latent_dim, pixel)
+        else:
+            chosen = self._choose_embedding(scene, candidates(motions, pixel))
+        self.log.notes.append(
+            f"{chosen.latent_dim} latent coordinate(s) explain the tracks to {chosen.residual / pixel:.2f} px "
+            f"of {chosen.spread / pixel:.1f} px ({'angle about a pivot' if chosen.has_pivots else 'polynomial'})"
+        )
+        scene = self._embedded(scene, chosen)
+        self._measure(scene)
+        return scene
+
+    def _measure(self, scene: LatentScene) -> None:
+        """Read q off the training pictures, starting from where it is."""
+        rows = self.train_frames
+        start = scene.frame_q[torch.from_numpy(rows)].double().cpu().numpy()
+        measured = measure(scene, self.camera, self.background, self.frames(rows), start, iterations=2)
+        scene.frame_q[torch.from_numpy(rows)] = torch.from_numpy(measured.q).float().to(self.device)
+
+    def _train_motions(self, scene: LatentScene) -> Motions:
+        motions = Motions.of(scene)
+        rows = self.train_frames
+        return replace(motions, angles=motions.angles[rows], translations=motions.translations[rows])
+
+    def _choose_embedding(self, scene: LatentScene, found: list[Embedding]) -> Embedding:
+        """The number of coordinates whose forecast of the last fifth of the training frames is best."""
+        if len(found) == 1:
+            return found[0]
+        scores = []
+        for candidate in found:
+            trial = self._embedded(scene, candidate)
+            path = trial.frame_q.detach().double().cpu().numpy()
+            scores.append(self._tail_error(trial, path))
+        best = int(np.argmin(scores))
+        listed = ", ".join(f"d = {c.latent_dim}: {s:.1%}" for c, s in zip(found, scores, strict=True))
+        self.log.notes.append(f"tail forecast error by latent dimension: {listed}")
+        return found[best]
+
+    def _tail_error(self, scene: LatentScene, path: np.ndarray) -> float:
+        """Forecast error of the tracks over the last fifth of the training part, relative to their spread."""
+        shortened = [max(8, int(0.8 * clip.num_train)) for clip in self.clips]
+        learned = learn_dynamics(scene, self.clips, path, shortened, self.options.metric, is_quick=True)
+        errors, spreads = [], []
+        with torch.no_grad():
+            root = torch.from_numpy(_half_gram(scene)).float()
+            for clip, offset, cut in zip(self.clips, self.offsets[:-1], shortened, strict=True):
+                rows = slice(offset + cut, offset + clip.num_train)
+                seen = scene.bases(torch.from_numpy(path[rows]).float()) @ root
+                forecast = scene.bases(torch.from_numpy(learned.q[rows]).float()) @ root
+                errors.append((forecast - seen).square().sum(-1).mean())
+                spreads.append((seen - seen.mean(0)).square().sum(-1).mean())
+        score = float(torch.stack(errors).mean().sqrt() / torch.stack(spreads).mean().sqrt().clamp(min=1e-9))
+        return score if np.isfinite(score) else float("inf")
+
+    def _embedded(self, scene: LatentScene, chosen: Embedding) -> LatentScene:
+        """The same primitives in a scene whose motions are functions of q."""
+        spec = replace(
+            scene.spec, latent_dim=chosen.latent_dim, degree=chosen.degree, has_pivots=chosen.has_pivots,
+            decoder=self.options.decoder, is_embedded=True,
+        )  # fmt: skip
+        result = LatentScene(spec).to(self.device)
+        state = {
+            name: value
+            for name, value in scene.state_dict().items()
+            if name in result.state_dict() and result.state_dict()[name].shape == value.shape
+        }
+        result.load_state_dict(state, strict=False)
+        result.bases.load_state_dict({k: v.float() for k, v in chosen.bases.state_dict().items()})
+        with torch.no_grad():
+            result.frame_q[torch.from_numpy(self.train_frames)] = torch.from_numpy(chosen.q).float().to(self.device)
+        if result.conditional is not None:
+            start_conditional(result, result.frame_q[torch.from_numpy(self.train_frames)], self.options.seed)
+        return result
+
+    def _enter_joint(self, scene: LatentScene) -> LatentScene:
+        self.learn(scene)
+        return scene
+
+    def learn(self, scene: LatentScene) -> LearnedDynamics:
+        """Read q off the training pictures, identify the dynamics, and let q follow them."""
+        self._measure(scene)
+        path = scene.frame_q.double().cpu().numpy()
+        learned = learn_dynamics(
+            scene, self.clips, path, [clip.num_train for clip in self.clips], self.options.metric, is_quick=False
+        )
+        scene.mechanism = learned.mechanism
+        with torch.no_grad():
+            scene.frame_q.copy_(torch.from_numpy(learned.q).float())
+            scene.path_q.copy_(torch.from_numpy(learned.q).float())
+            scene.path_qd.copy_(torch.from_numpy(learned.qd).float())
+        self.learned = learned
+        return learned
+
+    # ---- loss
+    def loss(self, scene: LatentScene, stage: Stage, progress: float) -> dict[str, Tensor]:
+        """The terms of one step's loss."""
+        if stage.name == "background":
+            target = torch.from_numpy(np.array(self.clips[0].background)).to(self.device).float() / 255
+            return {"photometric": losses.photometric(render_static(scene, self.camera)[None], target[None])}
+        count = min(stage.frames, len(self.train_frames))
+        index = self.rng.choice(self.train_frames, count, replace=False)
+        poses = scene.moving_at_frames(torch.from_numpy(index).to(self.device))
+        pictures = render_over(scene, self.camera, self.background, poses)
+        terms = {"photometric": losses.photometric(pictures, self._tensor_frames(index), stage.blur(progress))}
+        if stage.name == "kinematics" and stage.blur(progress) > 1:
+            owners = self._owner(index)
+            first, count = self.offsets[owners], np.array([clip.num_train for clip in self.clips])[owners]
+            rows = [np.clip(index + shift, first, first + count - 1) for shift in (-1, 0, 1)]
+            neighbors = [
+                embedding(torch.from_numpy(r).to(self.device), scene.frame_motions, sparse=True) for r in rows
+            ]
+            terms["bending"] = 0.05 * losses.bending(*neighbors)
+        return terms
+
+
+def _half_gram(scene: LatentScene) -> np.ndarray:
+    return Motions.of(scene).half_gram()
