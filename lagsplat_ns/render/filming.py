@@ -43,9 +43,7 @@ class FilmingCamera:
         )
 
     def intrinsics(self) -> Float[Tensor, "3 3"]:
-        return torch.tensor(
-            [[self.focal, 0.0, self.width / 2], [0.0, self.focal, self.height / 2], [0.0, 0.0, 1.0]]
-        )
+        return torch.tensor([[self.focal, 0.0, self.width / 2], [0.0, self.focal, self.height / 2], [0.0, 0.0, 1.0]])
 
     def plane_from_pixels(self, pixels: Float[Tensor, "*B 2"]) -> Float[Tensor, "*B 2"]:
         """Plane coordinates (x, z) of pixel coordinates (u, v), origin top left, pixel centers at +0.5."""
