@@ -1,0 +1,1 @@
+"""Dissipative Lagrangian dynamics in latent coordinates: pure torch, no picture and no nerfstudio."""

@@ -1,0 +1,203 @@
+"""Potentials: smooth, bounded below, growing, and simple wherever the data say nothing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lagsplat_ns.dynamics.parts import lower_triangle, multiply, replaced
+
+__all__ = ["NeuralPotential", "PolynomialPotential", "PotentialTerms", "term_exponents"]
+
+# Standard deviations of the weights of each degree in units of the stiffness, for coordinates scaled to [-1, 1]. A
+# pendulum that swings by a radians has a^2 / 24 at degree 4 and a^4 / 720 at degree 6.
+_PRIOR_OF_DEGREE = {1: 1.0, 3: 0.3, 4: 0.2, 5: 0.06, 6: 0.04, 7: 0.015, 8: 0.01}
+
+
+class PotentialTerms(Protocol):
+    """Further shapes of the potential, such as the height of the mass center that the geometry gives.
+
+    `__call__(q)` is [*, K], `jacobian(q)` is [*, K, d]; q stays within twice the range of the data.
+    """
+
+    num_terms: int
+
+    def __call__(self, q: Tensor) -> Tensor: ...
+
+    def jacobian(self, q: Tensor) -> Tensor: ...
+
+
+def term_exponents(latent_dim: int, degree: int) -> list[tuple[int, ...]]:
+    """Exponents of the monomials besides the quadratic ones: linear, then degree 3 and up.
+
+    Up to degree 4 every product for d <= 2 and products of at most two coordinates beyond; above degree 4 pure powers.
+    """
+    result = []
+    for total in (1, *range(3, degree + 1)):
+        for combination in itertools.combinations_with_replacement(range(latent_dim), total):
+            exponents = tuple(combination.count(axis) for axis in range(latent_dim))
+            largest = 1 if total > 4 else 2
+            if sum(e > 0 for e in exponents) <= largest:
+                result.append(exponents)
+    return result
+
+
+class PolynomialPotential(nn.Module):
+    """V(q) = 1/2 y^T K y + sum_k theta_k phi_k(s(y)), y = (q - center) / scale, K = A A^T + floor I.
+
+    phi_k are monomials (degree 1 and 3 to `degree`) of softly clipped coordinates s(y) = y (1 + (y / b)^16)^(-1/16) with
+    b = 2: within the data (|y| <= 1) s(y) = y to 1e-6, outside s stays below b. So the sum is bounded, the quadratic
+    form grows without bound, V is coercive for *every* value of the weights, and beyond the data the thing acts as a
+    spring. Weights enter linearly with a Gaussian prior that gets tighter with the degree.
+
+    `extra` adds terms of the caller's own. All of it is smooth, with gradient in closed form.
+    Law: tests/laws/test_dynamics_bounded.py.
+    """
+
+    center: Tensor
+    scale: Tensor
+    exponents: Tensor
+    prior_scale: Tensor
+    prior_of_term: Tensor
+
+    def __init__(
+        self,
+        latent_dim: int,
+        degree: int = 4,
+        extra: PotentialTerms | None = None,
+        clip: float = 2.0,
+        floor: float = 1e-3,
+    ) -> None:
+        super().__init__()
+        self.latent_dim, self.degree, self.extra, self.clip, self.floor = latent_dim, degree, extra, clip, floor
+        exponents = term_exponents(latent_dim, degree)
+        num_extra = extra.num_terms if extra is not None else 0
+        prior = [_PRIOR_OF_DEGREE.get(sum(e), 0.01) for e in exponents] + [3.0] * num_extra
+        double = {"dtype": torch.float64}
+        self.register_buffer("center", torch.zeros(latent_dim, **double))
+        self.register_buffer("scale", torch.ones(latent_dim, **double))
+        self.register_buffer("exponents", torch.tensor(exponents, dtype=torch.long), persistent=False)
+        self.register_buffer("prior_scale", torch.ones((), **double))
+        self.register_buffer("prior_of_term", torch.tensor(prior, **double), persistent=False)
+        rows, columns = torch.tril_indices(latent_dim, latent_dim)
+        self.stiffness_factor = nn.Parameter((rows == columns).to(torch.float64))
+        self.weights = nn.Parameter(torch.zeros(len(prior), **double))
+
+    @property
+    def num_monomials(self) -> int:
+        return self.exponents.shape[0]
+
+    def stiffness(self) -> Float[Tensor, "*P d d"]:
+        """K in scaled coordinates."""
+        factor = lower_triangle(self.stiffness_factor, self.latent_dim)
+        unit = torch.eye(self.latent_dim, dtype=factor.dtype, device=factor.device)
+        return factor @ factor.transpose(-1, -2) + self.floor * self.prior_scale * unit
+
+    def _scaled(self, q: Tensor) -> Tensor:
+        return (q - self.center) / self.scale
+
+    def _clipped(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """s(y) and ds/dy."""
+        base = 1 + (y / self.clip) ** 16
+        root = base**-0.0625
+        return y * root, root / base
+
+    def _powers(self, s: Tensor) -> Tensor:
+        powers = [torch.ones_like(s), s]
+        for _ in range(self.degree - 1):
+            powers.append(powers[-1] * s)
+        return torch.stack(powers, dim=-1)  # [*, d, degree + 1]
+
+    def _monomials(self, s: Tensor) -> Tensor:
+        powers = self._powers(s)
+        result = powers[..., 0, self.exponents[:, 0]]
+        for axis in range(1, self.latent_dim):
+            result = result * powers[..., axis, self.exponents[:, axis]]
+        return result  # [*, K]
+
+    def _monomial_slopes(self, s: Tensor) -> Tensor:
+        powers = self._powers(s)
+        columns = []
+        for j in range(self.latent_dim):
+            product = self.exponents[:, j] * powers[..., j, (self.exponents[:, j] - 1).clamp(min=0)]
+            for axis in range(self.latent_dim):
+                if axis != j:
+                    product = product * powers[..., axis, self.exponents[:, axis]]
+            columns.append(product)
+        return torch.stack(columns, dim=-1)  # [*, K, d]
+
+    def term_slopes(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B K d"]:
+        """Gradient of every weighted term: the columns of the regression of the weights."""
+        s, slope = self._clipped(self._scaled(q))
+        columns = self._monomial_slopes(s) * (slope / self.scale)[..., None, :]
+        if self.extra is not None:
+            more = self.extra.jacobian(self.center + self.scale * s) * slope[..., None, :]
+            columns = torch.cat([columns, more], dim=-2)
+        return columns
+
+    def forward(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B"]:
+        y = self._scaled(q)
+        s, _ = self._clipped(y)
+        terms = self._monomials(s)
+        if self.extra is not None:
+            terms = torch.cat([terms, self.extra(self.center + self.scale * s)], dim=-1)
+        return 0.5 * (y * multiply(self.stiffness(), y)).sum(-1) + (terms * self.weights).sum(-1)
+
+    def gradient(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
+        """dV/dq in closed form."""
+        quadratic = multiply(self.stiffness(), self._scaled(q)) / self.scale
+        return quadratic + (self.term_slopes(q) * self.weights[..., None]).sum(-2)
+
+    def hessian(self, q: Float[Tensor, " d"]) -> Float[Tensor, "d d"]:
+        """Second derivative at one point."""
+        result = torch.autograd.functional.jacobian(self.gradient, q)
+        assert isinstance(result, Tensor)
+        return 0.5 * (result + result.T)
+
+    # ---- free parameters
+    def parameter_vector(self) -> Float[Tensor, " n"]:
+        return torch.cat([self.stiffness_factor.detach(), self.weights.detach()])
+
+    def with_vector(self, values: Float[Tensor, "*P n"]) -> PolynomialPotential:
+        n = self.stiffness_factor.shape[-1]
+        return replaced(self, stiffness_factor=values[..., :n], weights=values[..., n:])
+
+    def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        free = torch.full_like(self.stiffness_factor.detach(), 10.0) * self.prior_scale.sqrt()
+        spread = torch.cat([free, self.prior_of_term * self.prior_scale])
+        return torch.zeros_like(spread), spread
+
+
+class NeuralPotential(nn.Module):
+    """V(q) = a free network, bounded by tanh, plus a coercive 1/2 k |q|^2: the paper's potential for several rest states.
+
+    Source: LaGSplat, arXiv 2608.16324, section on the potential (MLP plus coercive term).
+    """
+
+    def __init__(self, latent_dim: int, width: int = 32, coercivity: float = 0.5) -> None:
+        super().__init__()
+        self.latent_dim, self.coercivity = latent_dim, coercivity
+        self.first = nn.Linear(latent_dim, width)
+        self.second = nn.Linear(width, width)
+        self.last = nn.Linear(width, 1, bias=False)
+
+    def forward(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B"]:
+        hidden = torch.tanh(self.second(torch.tanh(self.first(q))))
+        return self.last(hidden)[..., 0] + 0.5 * self.coercivity * (q * q).sum(-1)
+
+    def gradient(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
+        """dV/dq in closed form."""
+        first = torch.tanh(self.first(q))
+        second = torch.tanh(self.second(first))
+        back = (self.last.weight[0] * (1 - second**2)) @ self.second.weight * (1 - first**2)
+        return back @ self.first.weight + self.coercivity * q
+
+    def hessian(self, q: Float[Tensor, " d"]) -> Float[Tensor, "d d"]:
+        """Second derivative at one point."""
+        result = torch.autograd.functional.jacobian(self.gradient, q)
+        assert isinstance(result, Tensor)
+        return 0.5 * (result + result.T)
