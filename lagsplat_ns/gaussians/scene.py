@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,12 +12,14 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.dynamics.metric import LearnedMetric
 from lagsplat_ns.gaussians.bases import GeometricMetric, MotionBases, motion_gram, motion_vector, placement
 from lagsplat_ns.gaussians.conditional import ConditionalDecoder
 from lagsplat_ns.gaussians.rotations import plane_rotation_quaternion, quaternion_product
 from lagsplat_ns.types import Gaussians
 
 DecoderName = Literal["bases", "conditional"]
+MetricName = Literal["geometric", "learned"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,12 @@ class SceneSpec:
     num_moving: int
     num_static: int
     num_frames: int
+    width: int
+    height: int
+    focal: float
+    """the filming camera, pixels"""
+    seconds_per_unit: float = 1.0
+    """seconds per unit of a camera's time, which runs from 0 to 1 over the first clip"""
     num_clips: int = 1
     latent_dim: int = 1
     num_bases: int = 1
@@ -34,9 +43,12 @@ class SceneSpec:
     decoder: DecoderName = "bases"
     is_embedded: bool = False
     """whether q exists: before, every frame carries free rigid motions of its own"""
-
-    def as_dict(self) -> dict:
-        return asdict(self)
+    metric: MetricName = "geometric"
+    potential_degree: int = 8
+    num_inputs: int = 0
+    input_names: tuple[str, ...] = ()
+    has_mechanism: bool = False
+    """whether the dynamics were identified"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,7 @@ class LatentScene(nn.Module):
         self.bases = MotionBases(spec.latent_dim, spec.num_bases, spec.degree, spec.has_pivots)
         self.frame_motions = nn.Parameter(torch.zeros(frames, 3 * spec.num_bases))  # angles [P], translations [P, 2]
         self.conditional = ConditionalDecoder(moving, spec.latent_dim) if spec.decoder == "conditional" else None
-        self.mechanism: Mechanism | None = None
+        self.mechanism: Mechanism | None = self.new_mechanism() if spec.has_mechanism else None
         self.register_buffer("is_moving", torch.arange(n) < moving)
         self.register_buffer("frame_q", torch.zeros(frames, spec.latent_dim))
         self.register_buffer("path_times_s", torch.zeros(frames, dtype=torch.float64))
@@ -95,6 +107,30 @@ class LatentScene(nn.Module):
         self.register_buffer("path_qd", torch.zeros(frames, spec.latent_dim))
         self.register_buffer("path_clip", torch.zeros(frames, dtype=torch.long))
         self.register_buffer("path_num_train", torch.zeros(spec.num_clips, dtype=torch.long))
+
+    # ---- checkpoints
+    def get_extra_state(self) -> dict:
+        return asdict(self.spec)
+
+    def set_extra_state(self, state: dict) -> None:
+        pass  # shapes are fixed at construction, see `from_state_dict`
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> LatentScene:
+        """The scene of a state dict, with the shapes that it was saved with."""
+        stored = dict(state["_extra_state"])
+        scene = cls(SceneSpec(**{**stored, "input_names": tuple(stored["input_names"])}))
+        scene.load_state_dict(dict(state))
+        return scene
+
+    def new_mechanism(self) -> Mechanism:
+        """A mechanism of the shapes that this scene's dynamics have, not yet identified."""
+        spec = self.spec
+        metric: nn.Module = self.geometric_metric()
+        if spec.metric == "learned":
+            metric = LearnedMetric(spec.latent_dim)
+        mechanism = Mechanism.polynomial(metric, spec.latent_dim, spec.potential_degree, spec.num_inputs).double()
+        return mechanism.requires_grad_(False)
 
     # ---- shapes
     @property
@@ -206,6 +242,27 @@ class LatentScene(nn.Module):
             opacity_logits=logits,
             colors=self.colors,
         )
+
+    def gaussians_at_frame(self, frame: int) -> Gaussians:
+        """The whole scene under the free motions of one recorded frame."""
+        means, quats, _ = self.moving_freely(self.frame_motions[frame])
+        params, moving = self.gauss_params, self.num_moving
+        return Gaussians(
+            means=torch.cat([means, params["means"][moving:]]),
+            quats_wxyz=torch.cat([quats, params["quats"][moving:]]),
+            log_scales=params["scales"],
+            opacity_logits=params["opacities"][:, 0],
+            colors=self.colors,
+        )
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """Parameters that pictures train, by the names of `training.stages.PARAMETER_GROUPS`."""
+        groups = {name: [parameter] for name, parameter in self.gauss_params.items()}
+        groups["frame_motions"] = [self.frame_motions]
+        groups["bases"] = list(self.bases.parameters())
+        if self.conditional is not None:
+            groups["conditional"] = list(self.conditional.parameters())
+        return groups
 
     # ---- geometry of the latent space
     def mass_weights(self) -> Float[Tensor, " M"]:

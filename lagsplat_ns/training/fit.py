@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from lagsplat_ns.data.prepare import PreparedClip
-from lagsplat_ns.gaussians.scene import DecoderName, LatentScene, SceneSpec
+from lagsplat_ns.gaussians.scene import DecoderName, LatentScene, MetricName, SceneSpec
 from lagsplat_ns.render.filming import FilmingCamera
 from lagsplat_ns.training import appearance, losses
 from lagsplat_ns.training.compositing import render_over, render_static
@@ -21,7 +21,9 @@ from lagsplat_ns.training.conditional_start import start_conditional
 from lagsplat_ns.training.dynamics import LearnedDynamics, learn_dynamics
 from lagsplat_ns.training.embedding import Embedding, Motions, candidates, embed
 from lagsplat_ns.training.flow_start import FlowStart, start_from_flow
+from lagsplat_ns.training.evaluate import evaluate
 from lagsplat_ns.training.measure import measure
+from lagsplat_ns.training.report import FitReport
 from lagsplat_ns.training.stages import Stage, StageName
 
 _RIGID_COVERAGE = 0.75
@@ -42,7 +44,7 @@ class FitOptions:
     """most Gaussians on the moving thing"""
     decoder: DecoderName = "bases"
     """how q poses the Gaussians: rigid motion bases, or Gaussians conditioned on q"""
-    metric: str = "geometric"
+    metric: MetricName = "geometric"
     """mass matrix: from the geometry of the moving Gaussians, or learned"""
     seed: int = 0
 
@@ -79,11 +81,16 @@ class SceneFit:
         owners = self._owner(index)
         return np.stack([self.clips[c].frames[i - self.offsets[c]] for c, i in zip(owners, index, strict=True)])
 
+    def masks(self, index: np.ndarray) -> np.ndarray:
+        """Moving pixels [F, H, W] of global frame numbers."""
+        owners = self._owner(index)
+        return np.stack([self.clips[c].masks[i - self.offsets[c]] for c, i in zip(owners, index, strict=True)])
+
     def _owner(self, index: np.ndarray) -> np.ndarray:
         """The clip that each global frame number belongs to."""
         return np.searchsorted(self.offsets, index, side="right") - 1
 
-    def _tensor_frames(self, index: np.ndarray) -> Float[Tensor, "F H W 3"]:
+    def tensor_frames(self, index: np.ndarray) -> Float[Tensor, "F H W 3"]:
         return appearance.tensor_frames(self.frames(index), self.device)
 
     # ---- stage beginnings
@@ -96,7 +103,12 @@ class SceneFit:
         num_moving = int(np.clip(mask.sum() / 1.2, 60, options.max_moving))
         height, width = clip.background.shape[:2]
         num_static = max(200, int(options.num_static * height * width / 256**2))
-        return SceneSpec(num_moving, num_static, int(self.offsets[-1]), len(self.clips), 1, num_bases)
+        names = () if clip.sensors is None else tuple(clip.sensors.names)
+        return SceneSpec(
+            num_moving, num_static, int(self.offsets[-1]), width, height, self.camera.focal,
+            seconds_per_unit=float(clip.times_s[-1] - clip.times_s[0]), num_clips=len(self.clips),
+            num_bases=num_bases, metric=options.metric, num_inputs=len(names), input_names=names,
+        )  # fmt: skip
 
     def flow_starts(self) -> list[FlowStart]:
         if self.starts is None:
@@ -202,7 +214,7 @@ class SceneFit:
     def _tail_error(self, scene: LatentScene, path: np.ndarray) -> float:
         """Forecast error of the tracks over the last fifth of the training part, relative to their spread."""
         shortened = [max(8, int(0.8 * clip.num_train)) for clip in self.clips]
-        learned = learn_dynamics(scene, self.clips, path, shortened, self.options.metric, is_quick=True)
+        learned = learn_dynamics(scene, self.clips, path, shortened, is_quick=True)
         errors, spreads = [], []
         with torch.no_grad():
             root = torch.from_numpy(_half_gram(scene)).float()
@@ -222,12 +234,12 @@ class SceneFit:
             decoder=self.options.decoder, is_embedded=True,
         )  # fmt: skip
         result = LatentScene(spec).to(self.device)
-        state = {
-            name: value
-            for name, value in scene.state_dict().items()
-            if name in result.state_dict() and result.state_dict()[name].shape == value.shape
-        }
-        result.load_state_dict(state, strict=False)
+        with torch.no_grad():
+            for name in scene.gauss_params:
+                result.gauss_params[name].copy_(scene.gauss_params[name])
+            result.frame_motions.copy_(scene.frame_motions)
+            for name in ("path_times_s", "path_clip", "path_num_train"):
+                getattr(result, name).copy_(getattr(scene, name))
         result.bases.load_state_dict({k: v.float() for k, v in chosen.bases.state_dict().items()})
         with torch.no_grad():
             result.frame_q[torch.from_numpy(self.train_frames)] = torch.from_numpy(chosen.q).float().to(self.device)
@@ -236,23 +248,38 @@ class SceneFit:
         return result
 
     def _enter_joint(self, scene: LatentScene) -> LatentScene:
-        self.learn(scene)
-        return scene
+        return self._learn(scene)
 
-    def learn(self, scene: LatentScene) -> LearnedDynamics:
+    def _learn(self, scene: LatentScene) -> LatentScene:
         """Read q off the training pictures, identify the dynamics, and let q follow them."""
         self._measure(scene)
         path = scene.frame_q.double().cpu().numpy()
-        learned = learn_dynamics(
-            scene, self.clips, path, [clip.num_train for clip in self.clips], self.options.metric, is_quick=False
-        )
-        scene.mechanism = learned.mechanism
-        with torch.no_grad():
-            scene.frame_q.copy_(torch.from_numpy(learned.q).float())
-            scene.path_q.copy_(torch.from_numpy(learned.q).float())
-            scene.path_qd.copy_(torch.from_numpy(learned.qd).float())
+        learned = learn_dynamics(scene, self.clips, path, [clip.num_train for clip in self.clips])
+        scene.mechanism = learned.mechanism.to(self.device).requires_grad_(False)
+        scene.spec = replace(scene.spec, has_mechanism=True, potential_degree=learned.mechanism.potential.degree)
+        scene.frame_q.copy_(torch.from_numpy(learned.q))
+        scene.path_q.copy_(torch.from_numpy(learned.q))
+        scene.path_qd.copy_(torch.from_numpy(learned.qd))
         self.learned = learned
-        return learned
+        return scene
+
+    def resume(self, scene: LatentScene) -> None:
+        """Go on with a scene that was saved in the middle of a training."""
+        self._freeze_background(scene)
+
+    def finish(self, scene: LatentScene) -> LatentScene:
+        """Settle the dynamics on the final appearance; a training too short to have a latent state gets one first."""
+        begun = time.perf_counter()
+        self._freeze_background(scene)
+        if not scene.spec.is_embedded:
+            scene = self._enter_embed(scene)
+        scene = self._learn(scene)
+        self.log.seconds["finish"] = time.perf_counter() - begun
+        return scene
+
+    def report(self, scene: LatentScene) -> FitReport:
+        """Figures of the finished scene."""
+        return evaluate(self, scene)
 
     # ---- loss
     def loss(self, scene: LatentScene, stage: Stage, progress: float) -> dict[str, Tensor]:
@@ -264,7 +291,7 @@ class SceneFit:
         index = self.rng.choice(self.train_frames, count, replace=False)
         poses = scene.moving_at_frames(torch.from_numpy(index).to(self.device))
         pictures = render_over(scene, self.camera, self.background, poses)
-        terms = {"photometric": losses.photometric(pictures, self._tensor_frames(index), stage.blur(progress))}
+        terms = {"photometric": losses.photometric(pictures, self.tensor_frames(index), stage.blur(progress))}
         if stage.name == "kinematics" and stage.blur(progress) > 1:
             owners = self._owner(index)
             first, count = self.offsets[owners], np.array([clip.num_train for clip in self.clips])[owners]

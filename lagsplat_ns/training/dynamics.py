@@ -1,0 +1,83 @@
+"""From q read off pictures to a mechanism that moves it, and the paths that it rolls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from lagsplat_ns.data.prepare import PreparedClip
+from lagsplat_ns.dynamics.identified import Identified
+from lagsplat_ns.dynamics.inputs import InputFunction
+from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.dynamics.metric import LearnedMetric
+from lagsplat_ns.dynamics.observed import ObservedPath
+from lagsplat_ns.dynamics.shooting import IdentifyOptions, identify
+from lagsplat_ns.gaussians.scene import LatentScene
+
+
+@dataclass(frozen=True)
+class LearnedDynamics:
+    """A mechanism with the paths of all clips, joined along time.
+
+    q, qd [T, d]: rolled where the physics holds, observed in disturbed spans, forecast from the training part on;
+    is_used [T]: training frames outside disturbed spans.
+    """
+
+    mechanism: Mechanism
+    q: Float[np.ndarray, "T d"]
+    qd: Float[np.ndarray, "T d"]
+    is_used: Bool[np.ndarray, " T"]
+    identified: Identified
+
+
+def _inputs_of(clip: PreparedClip, names: Sequence[str]) -> InputFunction | None:
+    """The clip's measured inputs as a function of time, seconds [*] to values [*, m]; zero where it has no log."""
+    if not names:
+        return None
+    log = clip.sensors
+    if log is None:
+        return lambda t: t.new_zeros(*t.shape, len(names))
+    return lambda t: torch.from_numpy(np.asarray(log.at(t.detach().cpu().numpy()))).to(t)
+
+
+def learn_dynamics(
+    scene: LatentScene,
+    clips: list[PreparedClip],
+    path: Float[np.ndarray, "T d"],
+    num_train: list[int],
+    is_quick: bool = False,
+) -> LearnedDynamics:
+    """Identify the scene's mechanism from observed q; frames from `num_train` on of each clip are forecast.
+
+    is_quick: a rough fit, good enough to compare choices.
+
+    Raises: FloatingPointError if the fit left the range of numbers, naming the stage.
+    """
+    observed, start = [], 0
+    for clip, count in zip(clips, num_train, strict=True):
+        rows = slice(start, start + len(clip.times_s))
+        observed.append(
+            ObservedPath(
+                torch.from_numpy(np.array(clip.times_s, dtype=np.float64)),
+                torch.from_numpy(path[rows]),
+                _inputs_of(clip, scene.spec.input_names),
+                count,
+            )
+        )
+        start = rows.stop
+    metric = scene.geometric_metric() if scene.spec.metric == "geometric" else LearnedMetric(scene.latent_dim).double()
+    options = IdentifyOptions(select_damping=not is_quick, max_iterations=8 if is_quick else 25)
+    identified = identify(observed, metric, options, scene.spec.num_inputs)
+    q = np.concatenate([p.q.numpy() for p in identified.paths])
+    qd = np.concatenate([p.qd.numpy() for p in identified.paths])
+    if not (np.isfinite(q).all() and np.isfinite(qd).all()):
+        raise FloatingPointError(
+            "The learned dynamics left the range of numbers (stage dynamics, quantity q).\n"
+            "  Give fewer latent coordinates: --pipeline.model.latent-dim 1, or a longer clip."
+        )
+    is_used = np.concatenate([p.is_used.numpy() for p in identified.paths])
+    return LearnedDynamics(identified.mechanism, q, qd, is_used, identified)
