@@ -1,0 +1,125 @@
+"""The static background of a clip from a fixed camera.
+
+Per pixel the background is the color seen most often. Where a thing rests at one place most of the time, that color is
+the thing's own: in every frame in which the thing is away, a blob then differs from the background picture although the
+frame shows bare background there. Such a blob (a ghost) has its outline in the background picture and not in the frame,
+a real thing the other way round; ghosts are replaced by what the frames show there.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from jaxtyping import Bool, Float32, UInt8
+
+__all__ = ["estimate_background", "noise_level", "sample_indices"]
+
+_NUM_SAMPLES = 64
+_NUM_CANDIDATES = 15
+_EDGE_RATIO = 1.4  # how much stronger an outline has to be in one picture than in the other to decide
+
+
+def sample_indices(num_frames: int, num_samples: int = _NUM_SAMPLES) -> np.ndarray:
+    """At most `num_samples` frame numbers, evenly spread."""
+    return np.unique(np.linspace(0, num_frames - 1, min(num_frames, num_samples)).round().astype(int))
+
+
+def noise_level(samples: UInt8[np.ndarray, "S H W 3"], following: UInt8[np.ndarray, "S H W 3"]) -> float:
+    """Standard deviation of a static pixel, in gray levels of 255, from pairs of neighboring frames.
+
+    Robust: more than half of the pixels of a pair may move before the figure follows them.
+    """
+    difference = cv2.absdiff(samples, following).astype(np.float32).mean(axis=-1).reshape(len(samples), -1)
+    # E|a - b| of two equal Gaussians is 2 sigma / sqrt(pi); the lower half of the pixels stands for the static ones.
+    lower = np.partition(difference, difference.shape[1] // 2, axis=1)[:, : difference.shape[1] // 2 + 1]
+    return float(max(0.3, np.median(lower.mean(axis=1)) * np.sqrt(np.pi) / 2 * 1.6))
+
+
+def estimate_background(samples: UInt8[np.ndarray, "S H W 3"], noise: float) -> UInt8[np.ndarray, "H W 3"]:
+    """The static background; `noise` in gray levels."""
+    tolerance = float(np.clip(4 * noise, 6, 24))
+    background = _most_frequent(samples, tolerance)
+    for _ in range(3):
+        replaced, background = _replace_ghosts(samples, background, 2 * tolerance)
+        if not replaced:
+            break
+    return np.round(background).astype(np.uint8)
+
+
+def _most_frequent(samples: UInt8[np.ndarray, "S H W 3"], tolerance: float) -> Float32[np.ndarray, "H W 3"]:
+    """Per pixel, the mean of the largest group of samples that lie within `tolerance` of one of them."""
+    median = np.median(samples, axis=0).astype(np.uint8)
+    candidates = [median, *samples[sample_indices(len(samples), _NUM_CANDIDATES)]]
+    best_count = np.zeros(median.shape[:2], dtype=np.int32)
+    best = median.astype(np.float32)
+    for candidate in candidates:
+        near = _difference(samples, candidate) < tolerance
+        count = near.sum(axis=0, dtype=np.int32)
+        better = count > best_count
+        if not better.any():
+            continue
+        total = np.zeros((*count.shape, 3), dtype=np.float32)
+        for sample, is_near in zip(samples, near):
+            total += np.where(is_near[..., None], sample, 0)
+        best[better] = (total / np.maximum(count, 1)[..., None])[better]
+        best_count[better] = count[better]
+    return best
+
+
+def _replace_ghosts(
+    samples: UInt8[np.ndarray, "S H W 3"], background: Float32[np.ndarray, "H W 3"], threshold: float
+) -> tuple[bool, Float32[np.ndarray, "H W 3"]]:
+    """Whether ghosts were found, and the background with their pixels taken from the frames that show them bare."""
+    height, width = background.shape[:2]
+    picture = np.round(background).astype(np.uint8)
+    background_edges = _edges(picture)
+    ghost_votes = np.zeros((height, width), dtype=np.int32)
+    thing_votes = np.zeros((height, width), dtype=np.int32)
+    bare_total = np.zeros((height, width, 3), dtype=np.float32)
+    for sample in samples:
+        differs = _difference(sample[None], picture)[0] > threshold
+        edges = _edges(sample)
+        for blob in _blobs(differs, min_area=max(6, height * width // 4000)):
+            rows, columns = blob.where
+            outline = blob.mask & ~cv2.erode(blob.mask.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
+            in_background = float(background_edges[rows, columns][outline].mean())
+            in_frame = float(edges[rows, columns][outline].mean())
+            if in_background > _EDGE_RATIO * in_frame:
+                ghost_votes[rows, columns] += blob.mask
+                bare_total[rows, columns] += blob.mask[..., None] * sample[rows, columns]
+            elif in_frame > _EDGE_RATIO * in_background:
+                thing_votes[rows, columns] += blob.mask
+    ghost = (ghost_votes > thing_votes) & (ghost_votes >= max(2, len(samples) // 32))
+    result = background.copy()
+    result[ghost] = bare_total[ghost] / ghost_votes[ghost][:, None]
+    return bool(ghost.any()), result
+
+
+class _Blob:
+    """One connected region inside its bounding box (with a border of one pixel where there is room)."""
+
+    def __init__(self, labels: np.ndarray, label: int, box: np.ndarray) -> None:
+        x, y, w, h = (int(v) for v in box[:4])
+        top, left = max(0, y - 1), max(0, x - 1)
+        self.where = (slice(top, y + h + 1), slice(left, x + w + 1))
+        self.mask: Bool[np.ndarray, "h w"] = labels[self.where] == label
+
+
+def _blobs(mask: Bool[np.ndarray, "H W"], min_area: int) -> list[_Blob]:
+    closed = cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(closed, connectivity=8)
+    return [_Blob(labels, k, stats[k]) for k in range(1, count) if stats[k, cv2.CC_STAT_AREA] >= min_area]
+
+
+def _edges(picture: UInt8[np.ndarray, "H W 3"]) -> Float32[np.ndarray, "H W"]:
+    """Strength of the strongest channel's gradient, taken over a 3 x 3 neighborhood."""
+    along = np.abs(cv2.Sobel(picture, cv2.CV_32F, 1, 0)).max(axis=-1)
+    across = np.abs(cv2.Sobel(picture, cv2.CV_32F, 0, 1)).max(axis=-1)
+    return cv2.dilate(np.hypot(along, across), np.ones((3, 3), np.uint8))
+
+
+def _difference(
+    pictures: UInt8[np.ndarray, "S H W 3"], reference: UInt8[np.ndarray, "H W 3"]
+) -> UInt8[np.ndarray, "S H W"]:
+    """Largest absolute difference over the channels."""
+    return np.stack([cv2.absdiff(picture, reference).max(axis=-1) for picture in pictures])
