@@ -89,7 +89,7 @@ class Simulator:
 
         Raises: FileNotFoundError if the file or its checkpoint is missing, ValueError for another method's training.
         """
-        from lagsplat_ns.methods.loading import load_scene
+        from lagsplat_ns.simulation.loading import load_scene
 
         scene, camera = load_scene(Path(config))
         return cls(scene, camera)
@@ -108,7 +108,7 @@ class Simulator:
     @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the measured inputs that drive the thing, each with its unit."""
-        names = tuple(getattr(self._mechanism, "input_names", ()))
+        names = tuple(getattr(getattr(self.scene, "spec", None), "input_names", ()))
         return names or tuple(f"input_{k}" for k in range(self._mechanism.num_inputs))
 
     def rest(self) -> None:

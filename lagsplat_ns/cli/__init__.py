@@ -1,0 +1,1 @@
+"""The `lagsplat` command: what nerfstudio's own commands do not offer."""
