@@ -74,7 +74,8 @@ def composite_backward(
     channels_here = min(CHANNELS, num_channels - first_channel)
     buffer = np.zeros((CHANNELS + 3, TILE, TILE), np.float32)  # T, last id, S, gradients in four channels
     row_last = np.empty(TILE, np.float32)
-    v_sigma = np.empty(TILE, np.float32)
+    # In every lane, summed over rows: weighted color gradients (4), v, v dy, v dy² (v: minus the gradient in sigma); v itself
+    sums = np.empty((CHANNELS + 4, TILE), np.float32)
     while True:
         ticket = draw_ticket(counter)
         if ticket >= C * T:
@@ -85,33 +86,38 @@ def composite_backward(
         c = ticket // T
         top, left = (ticket % T) // tiles_x * TILE, ticket % tiles_x * TILE
         rows, columns = min(TILE, H - top), min(TILE, W - left)
+        buffer[0] = ONE
+        buffer[1] = -ONE
+        buffer[2:] = ZERO
+        for y in range(rows):
+            for i in range(columns):
+                buffer[1, y, i] = f32(last_ids[c, top + y, left + i])
+        if first_channel == 0:
+            for y in range(rows):
+                for i in range(columns):
+                    buffer[2, y, i] = -v_alphas[c, top + y, left + i, 0] * transmittances[c, top + y, left + i]
+        for d in range(channels_here):
+            channel = first_channel + d
+            if expected_last and channel == num_channels - 1:  # color = sum / alpha
+                for y in range(rows):
+                    for i in range(columns):
+                        transmittance = transmittances[c, top + y, left + i]
+                        alpha = max(ONE - transmittance, _TINY_ALPHA)
+                        color = colors[c, top + y, left + i, channel]
+                        v = v_colors[c, top + y, left + i, channel] / alpha
+                        buffer[3 + d, y, i] = v
+                        buffer[2, y, i] += color * v * (alpha + (transmittance if alpha > _TINY_ALPHA else ZERO))
+            else:
+                for y in range(rows):
+                    for i in range(columns):
+                        v = v_colors[c, top + y, left + i, channel]
+                        buffer[3 + d, y, i] = v
+                        buffer[2, y, i] += colors[c, top + y, left + i, channel] * v
         tile_last = -ONE
-        for y in range(TILE):
-            for i in range(TILE):
-                buffer[0, y, i] = ONE
-                buffer[1, y, i] = -ONE
         for y in range(rows):
             row_last[y] = -ONE
-            for i in range(columns):
-                transmittance = transmittances[c, top + y, left + i]
-                last = f32(last_ids[c, top + y, left + i])
-                buffer[1, y, i] = last
-                row_last[y] = max(row_last[y], last)
-                behind = ZERO
-                v_alpha = v_alphas[c, top + y, left + i, 0] if first_channel == 0 else ZERO
-                for d in range(channels_here):
-                    channel = first_channel + d
-                    color = colors[c, top + y, left + i, channel]
-                    v = v_colors[c, top + y, left + i, channel]
-                    if expected_last and channel == num_channels - 1:  # color = sum / alpha
-                        alpha = ONE - transmittance
-                        v /= max(alpha, _TINY_ALPHA)
-                        if alpha > _TINY_ALPHA:
-                            v_alpha -= color * v
-                        color *= max(alpha, _TINY_ALPHA)
-                    buffer[3 + d, y, i] = v
-                    behind += color * v
-                buffer[2, y, i] = behind - v_alpha * transmittance
+            for i in range(TILE):
+                row_last[y] = max(row_last[y], buffer[1, y, i])
             tile_last = max(tile_last, row_last[y])
         for k in range(begin, end):
             out = gradients[slots[k]]
@@ -126,15 +132,12 @@ def composite_backward(
             qxx, qxy, qyy, log2_opacity = record[QXX], record[QXY], record[QYY], record[LOG2_OPACITY]
             c0, c1, c2, c3 = record[COLOR], record[COLOR + 1], record[COLOR + 2], record[COLOR + 3]
             conic_a, conic_b, conic_c = qxx * (-TWO / LOG2_E), qxy * (-ONE / LOG2_E), qyy * (-TWO / LOG2_E)
-            v0, v1, v2, v3 = ZERO, ZERO, ZERO, ZERO
-            # Moments of v_sigma over pixels: everything a center and a conic need
-            m_1, m_x, m_xx, m_y, m_xy, m_yy = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+            sums[:] = ZERO
             for y in range(int(math.ceil(max(ZERO, y0 - reach))), int(math.floor(min(f32(rows - 1), y0 + reach))) + 1):
                 if position > row_last[y]:
                     continue
                 dy = y0 - f32(y)
                 linear, constant = qxy * dy, qyy * dy * dy + log2_opacity
-                r_1, r_x, r_xx, r0, r1, r2, r3 = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
                 for i in range(TILE):
                     dx = x0 - f32(i)
                     t = (qxx * dx + linear) * dx + constant
@@ -152,34 +155,38 @@ def composite_backward(
                     buffer[2, y, i] = behind
                     v_a = before * dot - behind / one_minus
                     buffer[0, y, i] = before * one_minus if drawn else before
-                    v_s = unclamped * v_a if (drawn & (unclamped <= MAX_ALPHA)) else ZERO  # minus the gradient in sigma
-                    r0 += weight * buffer[3, y, i]
-                    r1 += weight * buffer[4, y, i]
-                    r2 += weight * buffer[5, y, i]
-                    r3 += weight * buffer[6, y, i]
-                    v_s_x = v_s * dx
-                    r_1 += v_s
-                    r_x += v_s_x
-                    r_xx += v_s_x * dx
-                    v_sigma[i] = v_s
-                v0 += r0
-                v1 += r1
-                v2 += r2
-                v3 += r3
-                m_1 += r_1
-                m_x += r_x
-                m_xx += r_xx
-                m_y += r_1 * dy
-                m_xy += r_x * dy
-                m_yy += r_1 * dy * dy
+                    v_s = unclamped * v_a if (drawn & (unclamped <= MAX_ALPHA)) else ZERO
+                    sums[0, i] += weight * buffer[3, y, i]
+                    sums[1, i] += weight * buffer[4, y, i]
+                    sums[2, i] += weight * buffer[5, y, i]
+                    sums[3, i] += weight * buffer[6, y, i]
+                    sums[4, i] += v_s
+                    sums[5, i] += v_s * dy
+                    sums[6, i] += v_s * dy * dy
+                    sums[7, i] = v_s
                 if with_absolute:
                     abs_x, abs_y = ZERO, ZERO
                     for i in range(TILE):
                         dx = x0 - f32(i)
-                        abs_x += abs(v_sigma[i] * (conic_a * dx + conic_b * dy))
-                        abs_y += abs(v_sigma[i] * (conic_b * dx + conic_c * dy))
+                        abs_x += abs(sums[7, i] * (conic_a * dx + conic_b * dy))
+                        abs_y += abs(sums[7, i] * (conic_b * dx + conic_c * dy))
                     out[GRAD_ABS_X] += abs_x
                     out[GRAD_ABS_Y] += abs_y
+            v0, v1, v2, v3 = ZERO, ZERO, ZERO, ZERO
+            # Moments over pixels: everything that a center and a conic need
+            m_1, m_x, m_xx, m_y, m_xy, m_yy = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+            for i in range(TILE):
+                dx = x0 - f32(i)
+                v0 += sums[0, i]
+                v1 += sums[1, i]
+                v2 += sums[2, i]
+                v3 += sums[3, i]
+                m_1 += sums[4, i]
+                m_x += sums[4, i] * dx
+                m_xx += sums[4, i] * dx * dx
+                m_y += sums[5, i]
+                m_xy += sums[5, i] * dx
+                m_yy += sums[6, i]
             out[GRAD_COLOR], out[GRAD_COLOR + 1], out[GRAD_COLOR + 2], out[GRAD_COLOR + 3] = v0, v1, v2, v3
             out[GRAD_X] = -(conic_a * m_x + conic_b * m_y)
             out[GRAD_Y] = -(conic_b * m_x + conic_c * m_y)

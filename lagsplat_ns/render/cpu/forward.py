@@ -35,6 +35,7 @@ from lagsplat_ns.render.cpu.lanes import (
 )
 
 _TINY_ALPHA = f32(1e-10)
+_LOOK_EVERY = 16  # Gaussians between two looks for finished rows
 
 
 @kernel(fastmath=True)
@@ -68,13 +69,19 @@ def composite_forward(
         for y in range(TILE):
             for i in range(TILE):
                 buffer[0, y, i] = ONE if i < columns else -ONE
-                buffer[1, y, i] = -ONE
-                for d in range(CHANNELS):
-                    buffer[2 + d, y, i] = ZERO
+        buffer[1] = -ONE
+        buffer[2:] = ZERO
         live = (1 << rows) - 1  # a bit for every row with an unfinished pixel
         for k in range(begin, end):
-            if live == 0:
-                break
+            if (k - begin) % _LOOK_EVERY == _LOOK_EVERY - 1:
+                for y in range(rows):
+                    largest = -ONE
+                    for i in range(TILE):
+                        largest = max(largest, buffer[0, y, i])
+                    if largest < ZERO:
+                        live &= ~(1 << y)
+                if live == 0:
+                    break
             record = records[gaussian_ids[k]]
             x0, y0 = record[X] - f32(left) - HALF, record[Y] - f32(top) - HALF
             reach = record[REACH_Y]
@@ -86,7 +93,6 @@ def composite_forward(
                     continue
                 dy = y0 - f32(y)
                 linear, constant = qxy * dy, qyy * dy * dy + log2_opacity
-                num_finished = ZERO
                 for i in range(TILE):
                     dx = x0 - f32(i)
                     t = (qxx * dx + linear) * dx + constant  # log2 alpha
@@ -103,26 +109,20 @@ def composite_forward(
                     buffer[5, y, i] += c3 * weight
                     buffer[1, y, i] = position if drawn else buffer[1, y, i]
                     buffer[0, y, i] = after if drawn else (-before if finished else before)
-                    num_finished += ONE if finished else ZERO
-                if num_finished > ZERO:
-                    largest = -ONE
-                    for i in range(TILE):
-                        largest = max(largest, buffer[0, y, i])
-                    if largest < ZERO:
-                        live &= ~(1 << y)
-        for y in range(rows):
-            for i in range(columns):
-                transmittance = abs(buffer[0, y, i])
-                alpha = ONE - transmittance
-                if first_channel == 0:
-                    alphas[c, top + y, left + i, 0] = alpha
+        if first_channel == 0:
+            for y in range(rows):
+                for i in range(columns):
+                    transmittance = abs(buffer[0, y, i])
                     transmittances[c, top + y, left + i] = transmittance
+                    alphas[c, top + y, left + i, 0] = ONE - transmittance
                     last_ids[c, top + y, left + i] = i32(buffer[1, y, i])
-                for d in range(min(CHANNELS, num_channels - first_channel)):
-                    channel = first_channel + d
-                    value = buffer[2 + d, y, i]
-                    if channel < backgrounds.shape[1]:
-                        value += transmittance * backgrounds[c, channel]
-                    if expected_last and channel == num_channels - 1:
-                        value /= max(alpha, _TINY_ALPHA)
-                    colors[c, top + y, left + i, channel] = value
+        for d in range(min(CHANNELS, num_channels - first_channel)):
+            channel = first_channel + d
+            background = backgrounds[c, channel] if channel < backgrounds.shape[1] else ZERO
+            for y in range(rows):
+                for i in range(columns):
+                    colors[c, top + y, left + i, channel] = buffer[2 + d, y, i] + abs(buffer[0, y, i]) * background
+            if expected_last and channel == num_channels - 1:
+                for y in range(rows):
+                    for i in range(columns):
+                        colors[c, top + y, left + i, channel] /= max(ONE - abs(buffer[0, y, i]), _TINY_ALPHA)

@@ -7,38 +7,70 @@ missing, as after a fork) costs nothing. Which thread draws a ticket has no infl
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import numpy as np
+
+from lagsplat_ns.render.cpu.compile import kernel
+from lagsplat_ns.render.cpu.lanes import atomic_load
 
 MAX_DEFAULT_THREADS = 8
 THREADS_VARIABLE = "LAGSPLAT_RENDER_THREADS"
 
 
-class _Job:
-    """One kernel call offered to helpers: `permits` holds a token for every helper that may still begin."""
+# How often a thread looks before it sleeps: about 0.3 ms. Waking a sleeping thread can take as long as a whole stage.
+_NUM_LOOKS = 300_000
 
-    def __init__(self, function: Callable[..., None], arguments: tuple, num_helpers: int) -> None:
+
+@kernel(fastmath=False)
+def wait_until_changed(flags, index, value):
+    """Looks at flags[index] (int64) until it differs from `value` or patience ends, without the GIL."""
+    for _ in range(_NUM_LOOKS):
+        if atomic_load(flags, index) != value:
+            return True
+    return False
+
+
+class _Job:
+    """One kernel call offered to helpers: `permits` holds the numbers of helpers that may still begin."""
+
+    def __init__(self, function: Callable[..., object], arguments: tuple, num_helpers: int) -> None:
         self.function = function
         self.arguments = arguments
         self.permits = deque(range(num_helpers))
-        self.finished: SimpleQueue[BaseException | None] = SimpleQueue()
+        self.is_finished = np.zeros(num_helpers, np.int64)  # by number of helper
+        self.results: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def help(self) -> None:
+        """Does a helper's part, unless the caller has finished without it."""
         try:
-            self.permits.pop()
+            number = self.permits.popleft()
         except IndexError:
-            return  # the caller has finished without us
+            return
+        error = None
         try:
             self.function(*self.arguments)
-        except BaseException as error:  # handed to the caller, who raises it
-            self.finished.put(error)
-        else:
-            self.finished.put(None)
+        except BaseException as raised:  # handed to the caller, who raises it
+            error = raised
+        self.results.put(error)
+        self.is_finished[number] = 1
+
+    def withdraw(self) -> None:
+        """Lets no more helpers begin, waits for those that have, and raises what they raised."""
+        pending = set(range(self.is_finished.shape[0]))
+        with contextlib.suppress(IndexError):
+            while True:
+                pending.remove(self.permits.pop())
+        for number in pending:
+            wait_until_changed(self.is_finished, number, 0)
+        for error in [self.results.get() for _ in pending]:
+            if error is not None:
+                raise error
 
 
 class ThreadPool:
@@ -46,10 +78,11 @@ class ThreadPool:
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._num_offered = np.zeros(1, np.int64)  # changes with every job
         self._num_started = 0
         self._lock = threading.Lock()
 
-    def run(self, function: Callable[..., None], num_tickets: int, num_threads: int, *arguments: object) -> None:
+    def run(self, function: Callable[..., object], num_tickets: int, num_threads: int, *arguments: object) -> None:
         """Runs `function(counter, *arguments)` in up to `num_threads` threads; the counter [1] int64 starts at 0."""
         if num_tickets <= 0:
             return
@@ -62,20 +95,11 @@ class ThreadPool:
         job = _Job(function, call, num_helpers)
         for _ in range(num_helpers):
             self._jobs.put(job)
+        self._num_offered[0] += 1
         try:
             function(*call)
         finally:
-            num_begun = num_helpers
-            while job.permits:
-                try:
-                    job.permits.pop()
-                except IndexError:
-                    break
-                num_begun -= 1
-            errors = [job.finished.get() for _ in range(num_begun)]
-        for error in errors:
-            if error is not None:
-                raise error
+            job.withdraw()
 
     def _start(self, num_helpers: int) -> None:
         if self._num_started >= num_helpers:
@@ -84,14 +108,19 @@ class ThreadPool:
             while self._num_started < num_helpers:
                 self._num_started += 1
                 name = f"lagsplat-render-{self._num_started}"
-                threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
 
-
-def _serve(jobs: SimpleQueue[_Job]) -> None:
-    while True:
-        job = jobs.get()
-        job.help()
-        del job  # its arrays must not live until the next job comes
+    def _serve(self) -> None:
+        while True:
+            seen = int(self._num_offered[0])
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                if wait_until_changed(self._num_offered, 0, seen):
+                    continue
+                job = self._jobs.get()
+            job.help()
+            del job  # its arrays must not live until the next job comes
 
 
 _pool = ThreadPool()
@@ -144,6 +173,6 @@ def set_num_threads(num_threads: int | None) -> None:
     _num_threads = num_threads
 
 
-def run(function: Callable[..., None], num_tickets: int, *arguments: object) -> None:
+def run(function: Callable[..., object], num_tickets: int, *arguments: object) -> None:
     """Runs a ticket-drawing kernel on the shared pool."""
     _pool.run(function, num_tickets, get_num_threads(), *arguments)

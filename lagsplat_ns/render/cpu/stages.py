@@ -270,6 +270,7 @@ def prepare() -> None:
 
 def _render_tiny() -> None:
     """Two Gaussians in five channels, forward and backward: every kernel once."""
+    pool.wait_until_changed(np.zeros(1, np.int64), 0, 1)
     camera = Camera(width=2, height=2)
     means = np.array([[[0, 0, 2], [0.1, 0, 3]]], np.float32)
     quats = np.tile(np.array([1, 0, 0, 0], np.float32), (1, 2, 1))
