@@ -17,7 +17,7 @@ from torch import Tensor
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.windows import Windows, roll_windows, sensitivities
 
-__all__ = ["FitScales", "ShootingFit", "fit_windows"]
+__all__ = ["FitScales", "ShootingFit", "fit_windows", "physics_information"]
 
 _HARD_GAP = 100.0
 
@@ -205,3 +205,16 @@ def fit_windows(
     total = float((frames.square().sum() / (windows.counts.sum() * d)).sqrt())
     gap_rms = gaps.square().mean(1).sqrt() / (_HARD_GAP if is_hard else gap_weight)
     return ShootingFit(p, x, cost, total, window_rms, gap_rms)
+
+
+def physics_information(mechanism: Mechanism, fit: ShootingFit, windows: Windows, scales: FitScales) -> Tensor:
+    """Inverse covariance [n, n] of the physics at a hard fit, the segments' starts marginalized, prior included."""
+    problem = _Problem(mechanism, windows, scales, _HARD_GAP)
+    p, x, n = fit.parameters, fit.starts, problem.n
+    states, by_p, by_x = sensitivities(mechanism, p, x, windows, problem.spread, scales.state_probes)
+    problem.gap_weight = torch.zeros_like(problem.gap_weight)
+    hessian, _ = problem.normal_equations(states, by_p, by_x, p, x)
+    transform, _ = problem.condensing(states, by_p, by_x, x)
+    hessian = transform.T @ hessian @ transform
+    cross = hessian[:n, n:]
+    return hessian[:n, :n] - cross @ torch.linalg.solve(hessian[n:, n:], cross.T)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from lagsplat_ns.dynamics.gauss_newton import FitScales, ShootingFit, fit_windows
+from lagsplat_ns.dynamics.equilibrium import rest_state
+from lagsplat_ns.dynamics.gauss_newton import FitScales, ShootingFit, fit_windows, physics_information
 from lagsplat_ns.dynamics.identified import Identified
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 from lagsplat_ns.dynamics.potential import PolynomialPotential
 from lagsplat_ns.dynamics.regression import angular_frequency, start_by_regression
+from lagsplat_ns.dynamics.selection import drop_unsupported_terms, recenter
 from lagsplat_ns.dynamics.smoothing import Smoothed, noise_level, smooth
 from lagsplat_ns.dynamics.spans import undisturbed_segments
 from lagsplat_ns.dynamics.windows import Windows, cut_windows, roll_windows
@@ -27,7 +29,7 @@ class IdentifyOptions:
     """How to identify."""
 
     degree: int | None = None
-    """highest power in the potential; by default 8 for one degree of freedom and 4 for several"""
+    """highest power in the potential; by default 8 for one degree of freedom and 6 for several"""
     find_disturbed: bool = True
     """leave out spans that do not follow the physics of the rest (a hand, a blow)"""
     select_damping: bool = True
@@ -79,6 +81,8 @@ class _Identification:
         self.options, self.full = options, observed
         self.d, self.num_inputs = observed[0].q.shape[-1], num_inputs
         self.notes: list[str] = []
+        self.cut_note = ""
+        self.tail_error: float | None = None
         fitted = torch.cat([path.q[: path.fitted_frames] for path in observed]).double()
         low, high = fitted.amin(0), fitted.amax(0)
         self.range = high - low
@@ -88,7 +92,7 @@ class _Identification:
                 "  Use a clip in which the thing moves."
             )
         self.range = self.range.clamp(min=1e-6 * float(self.range.max()))
-        degree = options.degree or (8 if self.d == 1 else 4)
+        degree = options.degree or (8 if self.d == 1 else 6)
         self.mechanism = Mechanism.polynomial(metric, self.d, degree, num_inputs)
         for part in (self.mechanism.potential, self.mechanism.inputs):
             if part is not None:
@@ -200,10 +204,9 @@ class _Identification:
 
     # ---- the whole
     def run(self) -> Identified:
-        periods = self.options.window_periods
+        options, periods = self.options, self.options.window_periods
         start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)
-        segments = self.whole
-        robust = self.options.find_disturbed
+        segments, robust = self.whole, options.find_disturbed
         fit, windows = self._soft(segments, periods[0], None, None, robust, 0.3)
         fit, windows = self._soft(segments, periods[1], fit, windows, robust, 0.3)
         if robust:
@@ -213,11 +216,125 @@ class _Identification:
                     break
                 segments = found
                 fit, windows = self._soft(segments, periods[1], fit, windows, True, 0.3)
+        if self._recenter(segments):
+            fit.parameters = self.mechanism.parameter_vector()
         for length in periods[2:]:
             fit, windows = self._soft(segments, length, fit, windows, robust, 1.0)
+        soft_rms = fit.residual_rms
+        fit, windows = self._hard(segments, fit, windows)
+        segments, fit, windows = self._shorter_where_needed(segments, fit, windows, soft_rms)
+        self._noise_from_residual(fit)
+        fit, windows = self._simplify(segments, fit, windows)
+        if options.select_damping:
+            self._select_damping(segments, fit, windows)
+            fit.parameters = self.mechanism.parameter_vector()
         fit, windows = self._hard(segments, fit, windows)
         self.mechanism.set_vector(fit.parameters)
         return self._result(segments, fit, windows)
+
+    def _recenter(self, segments: list[Segment]) -> bool:
+        """Moves the origin of the potential's expansion to the rest state, where there is one within the path."""
+        samples = torch.cat([self.smoothed[s.clip].q[s.begin : s.end] for s in segments])
+        low, high = samples.amin(0), samples.amax(0)
+        try:
+            rest = rest_state(self.mechanism, samples.mean(0), 50)
+        except ArithmeticError:
+            return False
+        margin = 0.1 * (high - low)
+        if not bool(((rest > low + margin) & (rest < high - margin)).all()):
+            return False
+        recenter(self.mechanism, rest, samples)
+        return True
+
+    def _shorter_where_needed(
+        self, segments: list[Segment], fit: ShootingFit, windows: Windows, soft_rms: float
+    ) -> tuple[list[Segment], ShootingFit, Windows]:
+        """Halves segments as long as one rollout explains them much worse than joined windows do (chaos, model error)."""
+        shortest = max(2 * round(self._frames_per_period()), 24)
+        for _ in range(3):
+            if fit.residual_rms <= max(1.5, 2 * soft_rms):
+                break
+            halves: list[Segment] = []
+            for segment in segments:
+                middle = (segment.begin + segment.end) // 2
+                if segment.num_frames >= 2 * shortest:
+                    halves += [replace(segment, end=middle), replace(segment, begin=middle)]
+                else:
+                    halves.append(segment)
+            if halves == segments:
+                break
+            segments = halves
+            fit, windows = self._hard(segments, fit, windows)
+            longest = max(segment.num_frames for segment in segments) / self._frames_per_period()
+            self.cut_note = f"One rollout does not explain the whole clip; it was fitted in pieces of {longest:.1f} periods."
+        self.mechanism.set_vector(fit.parameters)
+        return segments, fit, windows
+
+    def _noise_from_residual(self, fit: ShootingFit) -> None:
+        """From here on, noise is what the fit leaves."""
+        self.set_noise(self.noise * max(min(fit.residual_rms, 3.0), 0.05))
+
+    def _simplify(
+        self, segments: list[Segment], fit: ShootingFit, windows: Windows
+    ) -> tuple[ShootingFit, Windows]:
+        information = physics_information(self.mechanism, fit, windows, self.scales)
+        count = int(windows.counts.sum()) * self.d
+        if drop_unsupported_terms(self.mechanism, fit.parameters, information, count):
+            fit.parameters = self.mechanism.parameter_vector()
+            fit, windows = self._hard(segments, fit, windows)
+            self.mechanism.set_vector(fit.parameters)
+        return fit, windows
+
+    def _tail_error(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> float | None:
+        """RMS over the noise of a forecast of the last quarter of each clip's last segment, fitted without it."""
+        inner, tails = [], []
+        for k, segment in enumerate(segments):
+            is_last = k == len(segments) - 1 or segments[k + 1].clip != segment.clip
+            if is_last and segment.num_frames >= max(2 * self._frames_per_period(), 40):
+                tails.append(segment)
+                segment = replace(segment, end=segment.begin + round(0.75 * segment.num_frames))
+            inner.append(segment)
+        if not tails:
+            return None
+        inner_fit, inner_windows = self._hard(inner, fit, windows)
+        firsts = inner_windows.first_of_segment.nonzero()[:, 0].tolist()
+        errors = []
+        for segment in tails:
+            row = firsts[next(k for k, s in enumerate(inner) if s.clip == segment.clip and s.begin == segment.begin)]
+            whole = cut_windows(self.paths, [segment], segment.num_frames, self._substeps())
+            start = inner_fit.starts[row : row + 1]
+            mechanism = self.mechanism.with_vector(inner_fit.parameters[None])
+            q, _ = roll_windows(mechanism, start[:, : self.d], start[:, self.d :], whole)
+            ahead = round(0.75 * segment.num_frames)
+            errors.append(((q - whole.observed) / self.noise)[0, ahead:])
+        value = float(torch.cat(errors).square().mean().sqrt())
+        return value if math.isfinite(value) else float("inf")
+
+    def _select_damping(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> None:
+        """Switches drag or dry friction on if the held-out tail gets clearly better by it."""
+        damping = self.mechanism.damping
+        best = self._tail_error(segments, fit, windows)
+        if best is None:
+            return
+        self.tail_error = best
+        if best < 1.5:
+            return
+        viscous, speed = float(damping.log_rates[0].exp()), self._typical_speed()
+        chosen = None
+        for kind, size in ((1, 0.3 * viscous / speed), (2, 0.1 * viscous * speed)):
+            before = damping.log_rates[kind].clone(), damping.prior_log_rates[kind].clone()
+            damping.log_rates[kind] = damping.prior_log_rates[kind] = math.log(max(size, 1e-12))
+            damping.is_active[kind] = True
+            trial = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
+            error = self._tail_error(segments, trial, windows)
+            damping.is_active[kind] = False
+            if error is not None and error < 0.85 * best:
+                best, chosen = error, kind
+            else:
+                damping.log_rates[kind], damping.prior_log_rates[kind] = before
+        if chosen is not None:
+            damping.is_active[chosen] = True
+            self.tail_error = best
 
     def _undisturbed(self) -> list[Segment]:
         width = max(round(0.5 * self._frames_per_period()), 12)
