@@ -39,6 +39,7 @@ class RayleighDamping(nn.Module):
         self.register_buffer("slow_speed", torch.ones((), **double) * 1e-3)
         self.register_buffer("prior_log_rates", logs.clone())
         self.register_buffer("prior_factor", torch.ones((), **double))
+        self._fixed_extra: Tensor | None = None
 
     def forward(
         self, qd: Float[Tensor, "*B d"], mass: Float[Tensor, "*B d d"]
@@ -55,9 +56,15 @@ class RayleighDamping(nn.Module):
                 total = total + rates[..., 2] / speed
         result = total[..., None, None] * mass
         if self.latent_dim > 1:
-            factor = lower_triangle(self.factor, self.latent_dim)
-            result = result + factor @ factor.transpose(-1, -2)
+            result = result + self.extra_damping()
         return result
+
+    def extra_damping(self) -> Float[Tensor, "*P d d"]:
+        """G, beyond the metric of the motion."""
+        if self._fixed_extra is not None:
+            return self._fixed_extra
+        factor = lower_triangle(self.factor, self.latent_dim)
+        return factor @ factor.transpose(-1, -2)
 
     @property
     def active_kinds(self) -> tuple[bool, bool]:
@@ -75,7 +82,10 @@ class RayleighDamping(nn.Module):
         logs[..., self.is_active] = values[..., :count]
         if self.latent_dim == 1:
             return replaced(self, log_rates=logs)
-        return replaced(self, log_rates=logs, factor=values[..., count:])
+        result = replaced(self, log_rates=logs, factor=values[..., count:])
+        result._fixed_extra = None
+        result._fixed_extra = result.extra_damping()
+        return result
 
     def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         mean = self.prior_log_rates[self.is_active]

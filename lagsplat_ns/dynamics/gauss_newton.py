@@ -63,17 +63,19 @@ class _Problem:
     def residuals(self, states: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Unweighted residuals of frames [W, L + 1, d] and gaps [W, 2 d]."""
         frames = (states[..., : self.d] - self.windows.observed) / self.scales.noise * self.windows.counts[..., None]
-        gaps = (states[:, -1] - starts.roll(-1, dims=0)) / self.gap_scale
+        gaps = (states[..., -1, :] - starts.roll(-1, dims=-2)) / self.gap_scale
         return frames, gaps * self.windows.follows[:, None]
 
-    def cost(self, parameters: Tensor, starts: Tensor) -> float:
-        vectors, d = parameters[None], self.d
-        q, qd = roll_windows(self.mechanism.with_vector(vectors), starts[:, :d], starts[:, d:], self.windows)
+    def costs(self, parameters: Tensor, starts: Tensor) -> Tensor:
+        """Half the weighted sums of squares [S] of a batch of physics [S, n] and starts [S, W, 2 d]."""
+        d = self.d
+        moved = self.mechanism.with_vector(parameters[:, None])
+        q, qd = roll_windows(moved, starts[..., :d], starts[..., d:], self.windows)
         frames, gaps = self.residuals(torch.cat([q, qd], dim=-1), starts)
-        prior = (parameters - self.mean) / self.spread
-        total = (self.frame_weight * frames.square().sum((1, 2))).sum() + (self.gap_weight * gaps.square().sum(1)).sum()
-        value = float(0.5 * (total + prior.square().sum()))
-        return value if value == value else float("inf")
+        prior = ((parameters - self.mean) / self.spread).square().sum(-1)
+        total = (self.frame_weight * frames.square().sum((-2, -1))).sum(-1)
+        total = total + (self.gap_weight * gaps.square().sum(-1)).sum(-1)
+        return (0.5 * (total + prior)).nan_to_num(nan=float("inf"))
 
     def reweigh(self, frames: Tensor, gaps: Tensor) -> None:
         """Cauchy weights: windows that misfit far beyond the usual pull less."""
@@ -156,20 +158,25 @@ def fit_windows(
     is_robust: bool = False,
     fit_physics: bool = True,
     max_iterations: int = 25,
+    tolerance: float = 1e-5,
 ) -> ShootingFit:
-    """The least squares fit of physics and window starts; see the module's text for `soft` and `hard`."""
+    """The least squares fit of physics and window starts; see the module's text for `soft` and `hard`.
+
+    It ends when an iteration lowers the cost by less than the share `tolerance`.
+    """
     problem = _Problem(mechanism, windows, scales, _HARD_GAP if is_hard else gap_weight)
     p, x, n, d = start.parameters.clone(), start.starts.clone(), problem.n, problem.d
-    damping, cost = 1e-3 if not is_hard else 1e-6, problem.cost(p, x)
-    frames = gaps = torch.zeros(0)
+    damping, cost = 1e-3 if not is_hard else 1e-6, float(problem.costs(p[None], x[None])[0])
+    frames, gaps, rms = torch.zeros(0), torch.zeros(0), float("inf")
     for iteration in range(max_iterations + 1):
         states, by_p, by_x = sensitivities(mechanism, p, x, windows, problem.spread, scales.state_probes)
         frames, gaps = problem.residuals(states, x)
-        if iteration == max_iterations:
+        rms = float((frames.square().sum() / (windows.counts.sum() * d)).sqrt())
+        if iteration == max_iterations or (is_hard and rms < 0.02 and float(gaps.abs().max()) < 0.02):
             break
         if is_robust:
             problem.reweigh(frames, gaps)
-            cost = problem.cost(p, x)
+            cost = float(problem.costs(p[None], x[None])[0])
         hessian, gradient = problem.normal_equations(states, by_p, by_x, p, x)
         offset = torch.zeros_like(gradient)
         transform = None
@@ -181,30 +188,32 @@ def fit_windows(
             gradient, hessian = gradient.clone(), hessian.clone()
             gradient[:n], hessian[:n], hessian[:, :n] = 0, 0, 0
             hessian[:n, :n] = torch.eye(n, dtype=hessian.dtype)
-        improved = False
-        for _ in range(8):
-            damped = hessian + (damping * hessian.diagonal().clamp(min=1e-12)).diag()
+        # Several strengths of damping at once: a batch of rollouts takes hardly longer than one.
+        strengths = [damping * factor for factor in (0.1, 1.0, 10.0, 1e2, 1e3, 1e5)]
+        moves, kept = [], []
+        for strength in strengths:
+            damped = hessian + (strength * hessian.diagonal().clamp(min=1e-12)).diag()
             factor, failed = torch.linalg.cholesky_ex(damped)
             if int(failed) == 0:
                 move = -torch.cholesky_solve(gradient[:, None], factor)[:, 0]
-                move = move if transform is None else transform @ move + offset
-                new_p, new_x = p + move[:n], x + move[n:].view_as(x)
-                new_cost = problem.cost(new_p, new_x)
-                if new_cost < cost:
-                    improved = True
-                    break
-            damping = max(damping * 8, 1e-6)
-        if not improved:
+                moves.append(move if transform is None else transform @ move + offset)
+                kept.append(strength)
+        if not moves:
             break
-        gain, cost = (cost - new_cost) / max(cost, 1e-12), new_cost
-        p, x, damping = new_p, new_x, max(damping / 8, 1e-9)
-        if gain < 1e-5:
+        steps = torch.stack(moves)
+        costs = problem.costs(p + steps[:, :n], x + steps[:, n:].view(len(moves), *x.shape))
+        best = int(costs.argmin())
+        if not float(costs[best]) < cost:
+            break
+        gain, cost = (cost - float(costs[best])) / max(cost, 1e-12), float(costs[best])
+        p, x = p + steps[best, :n], x + steps[best, n:].view_as(x)
+        damping = min(max(kept[best], 1e-8), 1e4)
+        if gain < tolerance:
             break
     counted = windows.counts.sum(1).clamp(min=1) * d
     window_rms = (frames.square().sum((1, 2)) / counted).sqrt()
-    total = float((frames.square().sum() / (windows.counts.sum() * d)).sqrt())
     gap_rms = gaps.square().mean(1).sqrt() / (_HARD_GAP if is_hard else gap_weight)
-    return ShootingFit(p, x, cost, total, window_rms, gap_rms)
+    return ShootingFit(p, x, cost, rms, window_rms, gap_rms)
 
 
 def physics_information(mechanism: Mechanism, fit: ShootingFit, windows: Windows, scales: FitScales) -> Tensor:

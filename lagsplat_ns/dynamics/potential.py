@@ -63,6 +63,9 @@ class PolynomialPotential(nn.Module):
     exponents: Tensor
     prior_scale: Tensor
     prior_of_term: Tensor
+    _power_index: Tensor
+    _slope_index: Tensor
+    _slope_factor: Tensor
 
     def __init__(
         self,
@@ -86,6 +89,11 @@ class PolynomialPotential(nn.Module):
         rows, columns = torch.tril_indices(latent_dim, latent_dim)
         self.stiffness_factor = nn.Parameter((rows == columns).to(torch.float64))
         self.weights = nn.Parameter(torch.zeros(len(prior), **double))
+        columns = degree * torch.arange(latent_dim) + torch.arange(latent_dim)  # where an axis begins in flat powers
+        self.register_buffer("_power_index", self.exponents + columns, persistent=False)
+        self.register_buffer("_slope_index", (self.exponents - 1).clamp(min=0) + columns, persistent=False)
+        self.register_buffer("_slope_factor", self.exponents.to(torch.float64), persistent=False)
+        self._fixed_stiffness: Tensor | None = None
 
     @property
     def num_monomials(self) -> int:
@@ -93,6 +101,8 @@ class PolynomialPotential(nn.Module):
 
     def stiffness(self) -> Float[Tensor, "*P d d"]:
         """K in scaled coordinates."""
+        if self._fixed_stiffness is not None:
+            return self._fixed_stiffness
         factor = lower_triangle(self.stiffness_factor, self.latent_dim)
         unit = torch.eye(self.latent_dim, dtype=factor.dtype, device=factor.device)
         return factor @ factor.transpose(-1, -2) + self.floor * self.prior_scale * unit
@@ -102,31 +112,39 @@ class PolynomialPotential(nn.Module):
 
     def _clipped(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """s(y) and ds/dy."""
-        base = 1 + (y / self.clip) ** 16
+        square = (y / self.clip) ** 2
+        fourth = square * square
+        eighth = fourth * fourth
+        base = 1 + eighth * eighth
         root = base**-0.0625
         return y * root, root / base
 
     def _powers(self, s: Tensor) -> Tensor:
+        """(1, s_i, s_i^2, ...) of every axis in one row, [*, d (degree + 1)]."""
         powers = [torch.ones_like(s), s]
         for _ in range(self.degree - 1):
             powers.append(powers[-1] * s)
-        return torch.stack(powers, dim=-1)  # [*, d, degree + 1]
+        return torch.stack(powers, dim=-1).flatten(-2)
 
     def _monomials(self, s: Tensor) -> Tensor:
         powers = self._powers(s)
-        result = powers[..., 0, self.exponents[:, 0]]
+        result = powers.index_select(-1, self._power_index[:, 0])
         for axis in range(1, self.latent_dim):
-            result = result * powers[..., axis, self.exponents[:, axis]]
+            result = result * powers.index_select(-1, self._power_index[:, axis])
         return result  # [*, K]
 
     def _monomial_slopes(self, s: Tensor) -> Tensor:
-        powers = self._powers(s)
+        powers, axes = self._powers(s), range(self.latent_dim)
+        lowered = [powers.index_select(-1, self._slope_index[:, j]) * self._slope_factor[:, j] for j in axes]
+        if self.latent_dim == 1:
+            return lowered[0][..., None]
+        plain = [powers.index_select(-1, self._power_index[:, j]) for j in axes]
         columns = []
-        for j in range(self.latent_dim):
-            product = self.exponents[:, j] * powers[..., j, (self.exponents[:, j] - 1).clamp(min=0)]
-            for axis in range(self.latent_dim):
+        for j in axes:
+            product = lowered[j]
+            for axis in axes:
                 if axis != j:
-                    product = product * powers[..., axis, self.exponents[:, axis]]
+                    product = product * plain[axis]
             columns.append(product)
         return torch.stack(columns, dim=-1)  # [*, K, d]
 
@@ -164,7 +182,10 @@ class PolynomialPotential(nn.Module):
 
     def with_vector(self, values: Float[Tensor, "*P n"]) -> PolynomialPotential:
         n = self.stiffness_factor.shape[-1]
-        return replaced(self, stiffness_factor=values[..., :n], weights=values[..., n:])
+        result = replaced(self, stiffness_factor=values[..., :n], weights=values[..., n:])
+        result._fixed_stiffness = None
+        result._fixed_stiffness = result.stiffness()
+        return result
 
     def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         free = torch.full_like(self.stiffness_factor.detach(), 10.0) * self.prior_scale.sqrt()

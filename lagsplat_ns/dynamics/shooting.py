@@ -188,19 +188,20 @@ class _Identification:
         else:
             start = self._rewindow(fit, old, windows)
         fit = fit_windows(
-            self.mechanism, start, windows, self.scales, gap, False, robust, True, self.options.max_iterations
+            self.mechanism, start, windows, self.scales, gap, False, robust, True, self.options.max_iterations, 1e-2
         )
         self.mechanism.set_vector(fit.parameters)
         return fit, windows
 
-    def _hard(self, segments: list[Segment], fit: ShootingFit, old: Windows) -> tuple[ShootingFit, Windows]:
+    def _hard(
+        self, segments: list[Segment], fit: ShootingFit, old: Windows, tolerance: float = 1e-3
+    ) -> tuple[ShootingFit, Windows]:
         length = max(round(0.42 * self._frames_per_period()), 8)
         windows = cut_windows(self.paths, segments, length, self._substeps())
         start = self._rewindow(fit, old, windows)
-        return (
-            fit_windows(self.mechanism, start, windows, self.scales, 1.0, True, False, True, self.options.max_iterations),
-            windows,
-        )
+        limit = self.options.max_iterations
+        fit = fit_windows(self.mechanism, start, windows, self.scales, 1.0, True, False, True, limit, tolerance)
+        return fit, windows
 
     # ---- the whole
     def run(self) -> Identified:
@@ -228,7 +229,7 @@ class _Identification:
         if options.select_damping:
             self._select_damping(segments, fit, windows)
             fit.parameters = self.mechanism.parameter_vector()
-        fit, windows = self._hard(segments, fit, windows)
+        fit, windows = self._hard(segments, fit, windows, 1e-6)
         self.mechanism.set_vector(fit.parameters)
         return self._result(segments, fit, windows)
 
