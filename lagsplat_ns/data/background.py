@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 
-__all__ = ["estimate_background", "noise_level", "sample_indices"]
+__all__ = ["estimate_background", "largest_channel", "noise_level", "sample_indices"]
 
 _NUM_SAMPLES = 64
 _NUM_CANDIDATES = 15
@@ -35,6 +35,11 @@ def noise_level(samples: UInt8[np.ndarray, "S H W 3"], following: UInt8[np.ndarr
     return float(max(0.3, np.median(lower.mean(axis=1)) * np.sqrt(np.pi) / 2 * 1.6))
 
 
+def largest_channel(picture: np.ndarray) -> np.ndarray:
+    """Per pixel the largest of the three channels."""
+    return np.maximum(np.maximum(picture[..., 0], picture[..., 1]), picture[..., 2])
+
+
 def estimate_background(samples: UInt8[np.ndarray, "S H W 3"], noise: float) -> UInt8[np.ndarray, "H W 3"]:
     """The static background; `noise` in gray levels."""
     tolerance = float(np.clip(4 * noise, 6, 24))
@@ -47,23 +52,33 @@ def estimate_background(samples: UInt8[np.ndarray, "S H W 3"], noise: float) -> 
 
 
 def _most_frequent(samples: UInt8[np.ndarray, "S H W 3"], tolerance: float) -> Float32[np.ndarray, "H W 3"]:
-    """Per pixel, the mean of the largest group of samples that lie within `tolerance` of one of them."""
+    """Per pixel, the mean of the largest group of samples that lie within `tolerance` of one of them.
+
+    Where no group is clearly larger than the one around the median (nothing stands still there), the median's group
+    is taken, so that the picture stays smooth.
+    """
     median = np.median(samples, axis=0).astype(np.uint8)
-    candidates = [median, *samples[sample_indices(len(samples), _NUM_CANDIDATES)]]
-    best_count = np.zeros(median.shape[:2], dtype=np.int32)
-    best = median.astype(np.float32)
-    for candidate in candidates:
-        near = _difference(samples, candidate) < tolerance
-        count = near.sum(axis=0, dtype=np.int32)
-        better = count > best_count
-        if not better.any():
-            continue
-        total = np.zeros((*count.shape, 3), dtype=np.float32)
-        for sample, is_near in zip(samples, near):
-            total += np.where(is_near[..., None], sample, 0)
-        best[better] = (total / np.maximum(count, 1)[..., None])[better]
-        best_count[better] = count[better]
+    count, best = _group(samples, median, tolerance)
+    # A group has to beat the median's by this much; then it is compared with the best so far.
+    to_beat = 1.25 * count
+    for candidate in samples[sample_indices(len(samples), _NUM_CANDIDATES)]:
+        count, mean = _group(samples, candidate, tolerance)
+        better = cv2.medianBlur((count > to_beat).astype(np.uint8), 3).astype(bool) & (count > to_beat)
+        best[better], to_beat[better] = mean[better], count[better]
     return best
+
+
+def _group(
+    samples: UInt8[np.ndarray, "S H W 3"], center: UInt8[np.ndarray, "H W 3"], tolerance: float
+) -> tuple[Float32[np.ndarray, "H W"], Float32[np.ndarray, "H W 3"]]:
+    """How many samples lie within `tolerance` of `center` at each pixel, and their mean."""
+    count = np.zeros(center.shape[:2], dtype=np.float32)
+    total = np.zeros(center.shape, dtype=np.float32)
+    for sample in samples:
+        near = (largest_channel(cv2.absdiff(sample, center)) < tolerance).astype(np.float32)
+        count += near
+        total += near[..., None] * sample
+    return count, np.where(count[..., None] > 0, total / np.maximum(count, 1)[..., None], center).astype(np.float32)
 
 
 def _replace_ghosts(
@@ -85,8 +100,10 @@ def _replace_ghosts(
             in_background = float(background_edges[rows, columns][outline].mean())
             in_frame = float(edges[rows, columns][outline].mean())
             if in_background > _EDGE_RATIO * in_frame:
-                ghost_votes[rows, columns] += blob.mask
-                bare_total[rows, columns] += blob.mask[..., None] * sample[rows, columns]
+                # its surroundings are bare as well; a rim of two pixels catches the ghost's faint border
+                bare = cv2.dilate(blob.mask.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
+                ghost_votes[rows, columns] += bare
+                bare_total[rows, columns] += bare[..., None] * sample[rows, columns]
             elif in_frame > _EDGE_RATIO * in_background:
                 thing_votes[rows, columns] += blob.mask
     ghost = (ghost_votes > thing_votes) & (ghost_votes >= max(2, len(samples) // 32))
@@ -96,12 +113,12 @@ def _replace_ghosts(
 
 
 class _Blob:
-    """One connected region inside its bounding box (with a border of one pixel where there is room)."""
+    """One connected region inside its bounding box (with a border of three pixels where there is room)."""
 
     def __init__(self, labels: np.ndarray, label: int, box: np.ndarray) -> None:
         x, y, w, h = (int(v) for v in box[:4])
-        top, left = max(0, y - 1), max(0, x - 1)
-        self.where = (slice(top, y + h + 1), slice(left, x + w + 1))
+        top, left = max(0, y - 3), max(0, x - 3)
+        self.where = (slice(top, y + h + 3), slice(left, x + w + 3))
         self.mask: Bool[np.ndarray, "h w"] = labels[self.where] == label
 
 
@@ -122,4 +139,4 @@ def _difference(
     pictures: UInt8[np.ndarray, "S H W 3"], reference: UInt8[np.ndarray, "H W 3"]
 ) -> UInt8[np.ndarray, "S H W"]:
     """Largest absolute difference over the channels."""
-    return np.stack([cv2.absdiff(picture, reference).max(axis=-1) for picture in pictures])
+    return np.stack([largest_channel(cv2.absdiff(picture, reference)) for picture in pictures])

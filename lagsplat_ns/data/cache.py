@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["cache_root", "new_folder"]
+import numpy as np
+
+__all__ = ["ArrayFile", "cache_root", "new_folder"]
 
 _PARTIAL = ".partial-"
 _STALE_SECONDS = 24 * 3600.0
 
 
 def cache_root(data_folder: Path, cache_dir: Path | None) -> Path:
-    """The folder for prepared data: `cache_dir`, else `.lagsplat` in the data folder, else a folder of the user's own."""
+    """The folder for prepared data: `cache_dir`, else `.lagsplat` beside the data, else a folder of the user's own."""
     if cache_dir is not None:
         root = Path(cache_dir).expanduser()
         root.mkdir(parents=True, exist_ok=True)
@@ -48,6 +50,29 @@ def new_folder(folder: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+class ArrayFile:
+    """An .npy file written piece by piece along its first axis, without keeping it in memory."""
+
+    def __init__(self, file: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> None:
+        self._shape, self._dtype, self._count = shape, np.dtype(dtype), 0
+        self._stream = file.open("wb")
+        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._stream, header)
+
+    def append(self, piece: np.ndarray) -> None:
+        """Writes the next element of the first axis."""
+        assert piece.shape == self._shape[1:]
+        self._stream.write(np.ascontiguousarray(piece, dtype=self._dtype).tobytes())
+        self._count += 1
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._stream.close()
+        assert kind is not None or self._count == self._shape[0]
 
 
 def _make_writable(root: Path) -> bool:

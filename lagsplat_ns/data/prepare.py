@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lagsplat_ns.data.background import estimate_background, noise_level, sample_indices
-from lagsplat_ns.data.cache import cache_root, new_folder
+from lagsplat_ns.data.cache import ArrayFile, cache_root, new_folder
 from lagsplat_ns.data.errors import data_error
 from lagsplat_ns.data.frames import FrameReader, fit_size
 from lagsplat_ns.data.motion import FlowMeter, MovingPixels, camera_motion
@@ -173,7 +172,7 @@ def _build(
             f"{motion.shift_px:.1f} pixels (frame {motion.frame}; {motion.agreeing:.0%} of {motion.num_points} points "
             "all over the picture agree). Film from a tripod, or cut that part away with `start` and `end`."
         )
-    moving = MovingPixels(background, samples, noise)
+    moving = MovingPixels.fitted(background, samples, noise)
     progress.advance(step)
 
     _save_motion(frames, moving, folder, progress, source.path.name)
@@ -184,6 +183,11 @@ def _build(
             f"{np.sum(share > 0)} of {num_train} frames differ from the background by more than "
             f"{moving.base:.0f} of 255 gray levels (noise: {noise:.1f}).",
             "Use a part in which the thing moves, fill more of the picture with it, or raise `max_side`.",
+        )
+    if np.mean(share > 0) < 0.7:
+        warnings.append(
+            f"Nothing moves in {np.sum(share == 0)} of {num_train} training frames of {source.path.name}: where the "
+            "thing is absent or out of the picture there, cut that part away with `start` and `end`."
         )
     if np.median(share) > 0.5:
         warnings.append(
@@ -237,17 +241,21 @@ def _decode(
         )
     shape = (len(times), *size, 3)
     stored = np.memmap(raw, dtype=np.uint8, mode="r", shape=shape)
-    frames = np.lib.format.open_memmap(folder / "frames.npy", mode="w+", dtype=np.uint8, shape=(len(order), *shape[1:]))
     (folder / "frames").mkdir()
-    for k, number in enumerate(order):
-        frames[k] = stored[number]
-        file = folder / "frames" / f"{k:05d}.png"
-        if not cv2.imwrite(str(file), stored[number][..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 1]):
-            raise OSError(f"{file} could not be written.\n  Check that the disk has room, or set `cache_dir`.")
-    frames.flush()
+    with ArrayFile(folder / "frames.npy", (len(order), *shape[1:]), np.uint8) as file_of_frames:
+        for k, number in enumerate(order):
+            file_of_frames.append(stored[number])
+            file = folder / "frames" / f"{k:05d}.png"
+            if not cv2.imwrite(str(file), stored[number][..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 1]):
+                raise OSError(f"{file} could not be written.\n  Check that the disk has room, or set `cache_dir`.")
     del stored
     raw.unlink()
-    return frames, times_s - times_s[0], float(times_s[0]), reader.warnings + warnings
+    return (
+        np.load(folder / "frames.npy", mmap_mode="r"),
+        times_s - times_s[0],
+        float(times_s[0]),
+        reader.warnings + warnings,
+    )
 
 
 def _is_inside(time_s: float, settings: VideoSettings) -> bool:
@@ -256,16 +264,15 @@ def _is_inside(time_s: float, settings: VideoSettings) -> bool:
 
 def _save_motion(frames: np.ndarray, moving: MovingPixels, folder: Path, progress: Progress, name: str) -> None:
     """Writes masks.npy and flow.npy."""
-    create: Callable[..., np.memmap] = np.lib.format.open_memmap
     count, height, width = frames.shape[:3]
-    masks = create(folder / "masks.npy", mode="w+", dtype=bool, shape=(count, height, width))
-    flow = create(folder / "flow.npy", mode="w+", dtype=np.float16, shape=(count - 1, height, width, 2))
     meter = FlowMeter()
-    for k in progress.track(range(count), description=f"{name}: moving pixels and flow"):
-        frame = np.ascontiguousarray(frames[k])
-        masks[k] = moving.mask(frame)
-        step = meter.next(frame)
-        if step is not None:
-            flow[k - 1] = step
-    masks.flush()
-    flow.flush()
+    with (
+        ArrayFile(folder / "masks.npy", (count, height, width), np.bool_) as masks,
+        ArrayFile(folder / "flow.npy", (count - 1, height, width, 2), np.float16) as flow,
+    ):
+        for k in progress.track(range(count), description=f"{name}: moving pixels and flow"):
+            frame = np.ascontiguousarray(frames[k])
+            masks.append(moving.mask(frame))
+            step = meter.next(frame)
+            if step is not None:
+                flow.append(step)

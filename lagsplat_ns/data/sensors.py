@@ -17,15 +17,10 @@ __all__ = ["SensorLog", "find_sensor_file", "read_sensors"]
 
 Interpolation = Literal["linear", "hold"]
 
-_UNITS = {
-    unit.lower(): unit
-    for unit in (
-        "Pa hPa kPa MPa bar mbar psi "  # pressure
-        "Nm mNm kNm N mN kN lbf "  # torque, force
-        "V mV kV A mA uA W mW kW "  # voltage, current, power
-        "pwm duty percent"
-    ).split()
-}
+_PRESSURES = ("Pa", "hPa", "kPa", "MPa", "bar", "mbar", "psi")
+_FORCES = ("Nm", "mNm", "kNm", "N", "mN", "kN", "lbf")
+_ELECTRIC = ("V", "mV", "kV", "A", "mA", "uA", "W", "mW", "kW", "pwm", "duty", "percent")
+_UNITS = {unit.lower(): unit for unit in _PRESSURES + _FORCES + _ELECTRIC}
 _TIME_NAMES = frozenset(["t", "time", "timestamp", "timestamps", "seconds", "sec", "elapsed", "zeit"])
 _TIME_UNITS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 _EPOCH_SECONDS = 1e8  # a clip does not last three years: larger times are dates

@@ -42,12 +42,12 @@ class VideoSettings:
     frame_rate: float | None = None
     """Frames per second of a folder of pictures that has no times.csv; a video's own times are always used."""
     sensor_columns: tuple[str, ...] = ("auto",)
-    """Columns of the sensor log to use as inputs. "auto": those named with the unit of a pressure, torque, force, voltage,
-    current or duty cycle (such as pressure_kPa). "none": no inputs."""
+    """Columns of the sensor log to use as inputs. "auto": those named with the unit of a pressure, torque, force,
+    voltage, current, power or duty cycle (such as pressure_kPa). "none": no inputs."""
     sensor_interpolation: Literal["linear", "hold"] = "linear"
     """Value between two rows of the sensor log: on the line between them, or that of the earlier row."""
     cache_dir: Path | None = None
-    """Where prepared data is kept; None: `.lagsplat` beside the data, or the user's cache folder where that is read-only."""
+    """Where prepared data is kept; None: `.lagsplat` beside the data, or your own cache folder if that is read-only."""
 
     def check(self) -> None:
         """Refuses settings that no clip can satisfy.

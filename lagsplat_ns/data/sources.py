@@ -106,7 +106,7 @@ def _sources_in_folder(folder: Path) -> list[ClipSource]:
     inside = "is empty" if not files else f"holds {len(files)} files, none of them a video or a picture"
     raise data_error(
         f"--data must hold a video file or pictures, but {folder} {inside}.",
-        f"Put one or several clips there ({', '.join(sorted(VIDEO_SUFFIXES)[:6])}, ...) or numbered pictures (.png, .jpg).",
+        "Put one or several clips there (.mp4, .mov, .avi, .mkv, .webm, .gif, ...) or pictures (.png, .jpg, ...).",
     )
 
 

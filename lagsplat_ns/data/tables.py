@@ -44,7 +44,8 @@ class Table:
                 result[k] = np.nan if text.lower() in _MISSING else float(text)
             except ValueError as error:
                 raise data_error(
-                    f"Column {self.names[column]} must hold numbers, but row {self.line(k)} of {self.file} says {cell!r}.",
+                    f"Column {self.names[column]} must hold numbers, but row {self.line(k)} of {self.file} "
+                    f"says {cell!r}.",
                     "Correct that cell, or leave it empty.",
                 ) from error
             if not np.isfinite(result[k]) and not (allow_missing and np.isnan(result[k])):

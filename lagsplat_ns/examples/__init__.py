@@ -13,4 +13,4 @@ def example_clip() -> Path:
 
     Its known physics and true path are in `lagsplat_ns.examples.pendulum`.
     """
-    return Path(str(files(__package__) / "pendulum.mp4"))
+    return Path(str(files("lagsplat_ns.examples") / "pendulum.mp4"))

@@ -173,7 +173,7 @@ def _motion(
             f"times must not be negative, but the earliest is {np.min(times_s):.3f} s.\n"
             "  The pendulum is held before its release at 0 s: ask for times from 0 on."
         )
-    rows = _grid(start_angle, push, int(math.ceil(max(end_s, _STEP) / _STEP)) + 1)
+    rows = _grid(start_angle, push, math.ceil(max(end_s, _STEP) / _STEP) + 1)
     k = np.minimum((times_s / _STEP).astype(int), len(rows) - 2)
     s = (times_s / _STEP - k)[:, None]
     left, right = rows[k], rows[k + 1]

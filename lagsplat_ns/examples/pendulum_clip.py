@@ -1,4 +1,4 @@
-"""How the example clip is drawn: a painted disc on a steel rod in front of a tiled wall, anti-aliased by supersampling."""
+"""How the example clip is drawn: a painted disc on a steel rod before a tiled wall, anti-aliased by supersampling."""
 
 from __future__ import annotations
 
