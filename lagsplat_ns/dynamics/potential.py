@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,7 @@ __all__ = ["NeuralPotential", "PolynomialPotential", "PotentialTerms", "term_exp
 _PRIOR_OF_DEGREE = {1: 1.0, 3: 0.3, 4: 0.2, 5: 0.06, 6: 0.04, 7: 0.015, 8: 0.01}
 
 
+@runtime_checkable
 class PotentialTerms(Protocol):
     """Further shapes of the potential, such as the height of the mass center that the geometry gives.
 

@@ -13,6 +13,7 @@ from lagsplat_ns.dynamics.equilibrium import rest_state
 from lagsplat_ns.dynamics.gauss_newton import FitScales, ShootingFit, fit_windows, physics_information
 from lagsplat_ns.dynamics.identified import Identified
 from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.dynamics.notes import describe
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 from lagsplat_ns.dynamics.potential import PolynomialPotential
 from lagsplat_ns.dynamics.regression import angular_frequency, start_by_regression
@@ -80,7 +81,6 @@ class _Identification:
     ) -> None:
         self.options, self.full = options, observed
         self.d, self.num_inputs = observed[0].q.shape[-1], num_inputs
-        self.notes: list[str] = []
         self.cut_note = ""
         self.tail_error: float | None = None
         fitted = torch.cat([path.q[: path.fitted_frames] for path in observed]).double()
@@ -222,13 +222,14 @@ class _Identification:
         for length in periods[2:]:
             fit, windows = self._soft(segments, length, fit, windows, robust, 1.0)
         soft_rms = fit.residual_rms
+        is_smooth = soft_rms < 5
         fit, windows = self._hard(segments, fit, windows)
-        segments, fit, windows = self._shorter_where_needed(segments, fit, windows, soft_rms)
+        if options.select_damping and is_smooth:
+            fit, windows = self._select_damping(segments, fit, windows)
+        if is_smooth:
+            segments, fit, windows = self._shorter_where_needed(segments, fit, windows, soft_rms)
         self._noise_from_residual(fit)
         fit, windows = self._simplify(segments, fit, windows)
-        if options.select_damping:
-            self._select_damping(segments, fit, windows)
-            fit.parameters = self.mechanism.parameter_vector()
         fit, windows = self._hard(segments, fit, windows, 1e-6)
         self.mechanism.set_vector(fit.parameters)
         return self._result(segments, fit, windows)
@@ -311,31 +312,36 @@ class _Identification:
         value = float(torch.cat(errors).square().mean().sqrt())
         return value if math.isfinite(value) else float("inf")
 
-    def _select_damping(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> None:
-        """Switches drag or dry friction on if the held-out tail gets clearly better by it."""
+    def _select_damping(
+        self, segments: list[Segment], fit: ShootingFit, windows: Windows
+    ) -> tuple[ShootingFit, Windows]:
+        """Switches drag and dry friction on, one after the other, while the held-out tail gets clearly better by it."""
         damping = self.mechanism.damping
-        best = self._tail_error(segments, fit, windows)
+        self.mechanism.set_vector(fit.parameters)
+        best = self.tail_error = self._tail_error(segments, fit, windows)
         if best is None:
-            return
-        self.tail_error = best
-        if best < 1.5:
-            return
+            return fit, windows
         viscous, speed = float(damping.log_rates[0].exp()), self._typical_speed()
-        chosen = None
-        for kind, size in ((1, 0.3 * viscous / speed), (2, 0.1 * viscous * speed)):
-            before = damping.log_rates[kind].clone(), damping.prior_log_rates[kind].clone()
+        sizes = {1: 0.3 * viscous / speed, 2: 0.1 * viscous * speed}
+        for kind, size in sizes.items():
             damping.log_rates[kind] = damping.prior_log_rates[kind] = math.log(max(size, 1e-12))
-            damping.is_active[kind] = True
-            trial = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
-            error = self._tail_error(segments, trial, windows)
-            damping.is_active[kind] = False
-            if error is not None and error < 0.85 * best:
-                best, chosen = error, kind
-            else:
-                damping.log_rates[kind], damping.prior_log_rates[kind] = before
-        if chosen is not None:
+        while sizes and best > 1.5:
+            errors = {}
+            for kind in sizes:
+                damping.is_active[kind] = True
+                trial = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
+                errors[kind] = self._tail_error(segments, trial, windows) or math.inf
+                damping.is_active[kind] = False
+            chosen = min(errors, key=lambda kind: errors[kind])
+            if errors[chosen] > 0.85 * best:
+                break
             damping.is_active[chosen] = True
-            self.tail_error = best
+            del sizes[chosen]
+            best = self.tail_error = errors[chosen]
+            start = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
+            fit, windows = self._hard(segments, start, windows)
+            self.mechanism.set_vector(fit.parameters)
+        return fit, windows
 
     def _undisturbed(self) -> list[Segment]:
         width = max(round(0.5 * self._frames_per_period()), 12)
@@ -369,7 +375,7 @@ class _Identification:
             scales=self.scales,
             substeps=self._substeps(),
             smoothed_states=states,
-            notes=self.notes,
         )
         result.paths = result.rolled_paths()
+        result.notes = describe(result, self.tail_error, self.cut_note)
         return result

@@ -45,20 +45,31 @@ def window_misfit(
     """Residual rms over the noise [W] of every window after its own start [W, 2 d] was fitted, physics fixed."""
     x, d, twice = starts.clone(), starts.shape[-1] // 2, starts.shape[-1]
     shift = 1e-6 * scales.state_probes
+
+    def rms(residual: Tensor) -> Tensor:
+        """Over the frames [W, L + 1, d] without the two worst: a lost frame is no disturbance."""
+        frames = residual.square().mean(-1).nan_to_num(nan=float("inf"))
+        return frames.sort(dim=1).values[:, : max(frames.shape[1] - 2, 1)].mean(1).sqrt()
+
     best = torch.full((x.shape[0],), float("inf"), dtype=x.dtype)
-    for _ in range(iterations):
+    weight = torch.ones_like(windows.observed[..., :1])
+    for iteration in range(iterations + 1):
         states = x.expand(1 + twice, -1, -1).clone()
         states[1:] += shift.diag()[:, None, :]
         q, _ = roll_windows(mechanism, states[..., :d], states[..., d:], windows)
-        residual = ((q[0] - windows.observed) / scales.noise).flatten(1)  # [W, (L + 1) d]
-        slopes = ((q[1:] - q[0]) / shift[:, None, None, None] / scales.noise).flatten(2).permute(1, 2, 0)
-        best = torch.minimum(best, residual.square().mean(1).sqrt().nan_to_num(nan=float("inf")))
+        residual = (q[0] - windows.observed) / scales.noise  # [W, L + 1, d]
+        best = torch.minimum(best, rms(residual))
+        if iteration == iterations:
+            break
+        if iteration >= 2:  # frames that stand out from their window pull less
+            size = residual.square().mean(-1, keepdim=True).sqrt()
+            weight = 1 / (1 + (size / (3 * size.median(dim=1, keepdim=True).values.clamp(min=1.0))) ** 2)
+        slopes = (weight * (q[1:] - q[0]) / shift[:, None, None, None] / scales.noise).flatten(2).permute(1, 2, 0)
         size = slopes.square().sum(1).sqrt().clamp(min=1e-30)
-        move = torch.linalg.lstsq(slopes / size[:, None, :], residual[..., None]).solution[..., 0] / size
+        sides = (weight * residual).flatten(1)[..., None]
+        move = torch.linalg.lstsq((slopes / size[:, None, :]).nan_to_num(), sides.nan_to_num()).solution[..., 0] / size
         x = x - move.nan_to_num()
-    q, _ = roll_windows(mechanism, x[:, :d], x[:, d:], windows)
-    last = ((q - windows.observed) / scales.noise).flatten(1).square().mean(1).sqrt()
-    return torch.minimum(best, last.nan_to_num(nan=float("inf")))
+    return best
 
 
 def undisturbed_segments(

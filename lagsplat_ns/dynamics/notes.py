@@ -1,0 +1,71 @@
+"""What a person should know about an identification, in plain words."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lagsplat_ns.dynamics.equilibrium import rest_state
+from lagsplat_ns.dynamics.identified import Identified
+from lagsplat_ns.dynamics.parts import solve_positive_definite
+from lagsplat_ns.dynamics.potential import PolynomialPotential
+
+__all__ = ["describe", "small_oscillations"]
+
+_MISFIT = 4.0
+
+
+def small_oscillations(identified: Identified) -> list[tuple[float, float]]:
+    """Period (s) and decay rate of the amplitude (1/s) of every mode about the rest state nearest to the data.
+
+    From the eigenvalues of the linearized equation of motion; overdamped modes have an infinite period.
+    Raises: ArithmeticError if there is no rest state.
+    """
+    mechanism, potential = identified.mechanism, identified.mechanism.potential
+    assert isinstance(potential, PolynomialPotential)
+    with torch.no_grad():
+        rest = rest_state(mechanism, potential.center)
+        hessian = potential.hessian(rest)
+        d = rest.shape[0]
+        mass, damping = mechanism.mass_matrix(rest), mechanism.damping_matrix(rest)
+        rows = torch.zeros(2 * d, 2 * d, dtype=rest.dtype)
+        rows[:d, d:] = torch.eye(d, dtype=rest.dtype)
+        for k in range(d):
+            rows[d:, k] = -solve_positive_definite(mass, hessian[:, k])
+            rows[d:, d + k] = -solve_positive_definite(mass, damping[:, k])
+        values = torch.linalg.eigvals(rows)
+    modes = [(float(v.imag), -float(v.real)) for v in values if float(v.imag) >= 0]
+    modes.sort(reverse=True)
+    return [(2 * math.pi / omega if omega > 0 else math.inf, decay) for omega, decay in modes[:d]]
+
+
+def describe(identified: Identified, tail_error: float | None, cut_note: str) -> list[str]:
+    """Sentences on what was found, what was left out, and what not to trust."""
+    notes = []
+    try:
+        for number, (period, decay) in enumerate(small_oscillations(identified), 1):
+            name = f"Mode {number}" if identified.noise.shape[0] > 1 else "Small motions"
+            notes.append(f"{name}: period {period:.4g} s, amplitude falls by e in {1 / max(decay, 1e-9):.3g} s.")
+    except ArithmeticError:
+        notes.append("No rest state was found near the data.")
+    drag, dry = identified.mechanism.damping.active_kinds  # type: ignore[operator]
+    if drag or dry:
+        kind = "drag that grows with speed" if drag else "dry friction"
+        notes.append(f"Damping includes {kind}, since a held-out tail of the fitted part asked for it.")
+    for path in identified.paths:
+        spans = [span for span in path.disturbed_s if span[1] > span[0]]
+        if spans:
+            listed = ", ".join(f"{a:.2f}-{b:.2f} s" for a, b in spans)
+            notes.append(f"Left out, because the thing was disturbed there (a hand, a blow, a wall): {listed}.")
+    if cut_note:
+        notes.append(cut_note)
+    number = sum(len(path.disturbed_s) for path in identified.paths)
+    if identified.residual_rms > _MISFIT or number > 4 or (tail_error is not None and tail_error > 30):
+        tail = "" if tail_error is None else f"; forecasts of a held-out tail were off by {tail_error:.0f} times the noise"
+        notes.append(
+            "This does not move as one smooth mechanism does: "
+            f"rollouts miss the path by {identified.residual_rms:.1f} times its noise{tail}. "
+            "It may hit something, be touched, or need another coordinate. Forecasts and pushes are not reliable."
+        )
+    return notes
