@@ -96,6 +96,7 @@ class LatentScene(nn.Module):
                 "skinning": nn.Parameter(torch.zeros(n, spec.num_bases)),
             }
         )
+        self._keep_in_plane()
         self.bases = MotionBases(spec.latent_dim, spec.num_bases, spec.degree, spec.has_pivots)
         self.frame_motions = nn.Parameter(torch.zeros(frames, 3 * spec.num_bases))  # angles [P], translations [P, 2]
         self.conditional = ConditionalDecoder(moving, spec.latent_dim) if spec.decoder == "conditional" else None
@@ -107,6 +108,16 @@ class LatentScene(nn.Module):
         self.register_buffer("path_qd", torch.zeros(frames, spec.latent_dim))
         self.register_buffer("path_clip", torch.zeros(frames, dtype=torch.long))
         self.register_buffer("path_num_train", torch.zeros(spec.num_clips, dtype=torch.long))
+
+    def _keep_in_plane(self) -> None:
+        """Stop gradients that would move primitives out of the picture plane, which one fixed camera cannot see.
+
+        Without this their depths, and with them who covers whom, would drift: Adam makes steps of full size out of
+        gradients that are nothing but round-off.
+        """
+        free = {"means": (1.0, 0.0, 1.0), "scales": (1.0, 0.0, 1.0), "quats": (1.0, 0.0, 1.0, 0.0)}
+        for name, mask in free.items():
+            self.gauss_params[name].register_hook(lambda grad, mask=mask: grad * grad.new_tensor(mask))
 
     # ---- checkpoints
     def get_extra_state(self) -> dict:

@@ -54,3 +54,23 @@ def render_static(scene: LatentScene, camera: FilmingCamera) -> Float[Tensor, "H
         height=camera.height,
     )
     return pictures[0]
+
+
+@torch.no_grad()
+def render_scene(scene: LatentScene, camera: FilmingCamera, q: Float[Tensor, "F d"]) -> Float[Tensor, "F H W 3"]:
+    """Pictures of the whole scene, static and moving primitives in one pass, black where there are none."""
+    num_frames, moving = q.shape[0], scene.num_moving
+    opacities = torch.sigmoid(scene.gauss_params["opacities"][moving:, 0]).expand(num_frames, -1)
+    device = q.device
+    pictures, _, _ = rasterization(
+        means=scene.means(q),
+        quats=scene.quats(q),
+        scales=torch.exp(scene.gauss_params["scales"]),
+        opacities=torch.cat([scene.moving(q)[2], opacities], dim=-1),
+        colors=scene.colors,
+        viewmats=camera.viewmat().to(device).expand(num_frames, 4, 4),
+        Ks=camera.intrinsics().to(device).expand(num_frames, 3, 3),
+        width=camera.width,
+        height=camera.height,
+    )
+    return pictures
