@@ -6,10 +6,9 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from lagsplat_ns.dynamics.energy import total_energy
@@ -18,6 +17,7 @@ from lagsplat_ns.dynamics.equilibrium import rest_state
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.simulation.camera import PinholeCamera
 from lagsplat_ns.simulation.grip import Grip, grip_from_shares, picture_jacobian, pixel_shares, rasterize
+from lagsplat_ns.simulation.held import HeldMotion, SimulatedScene, held_motion
 from lagsplat_ns.simulation.stepping import Stepper
 from lagsplat_ns.simulation.timeline import Timeline
 from lagsplat_ns.types import Gaussians, State
@@ -25,35 +25,7 @@ from lagsplat_ns.types import Gaussians, State
 __all__ = ["Grip", "PinholeCamera", "Simulator"]
 
 Force = tuple[float, float]
-
-
-@runtime_checkable
-class RecordedPath(Protocol):
-    """The path of one clip: times_s [T] seconds, q [T, d], qd [T, d] 1/s, the first `num_train` frames were seen."""
-
-    @property
-    def times_s(self) -> Tensor: ...
-    @property
-    def q(self) -> Tensor: ...
-    @property
-    def qd(self) -> Tensor: ...
-    @property
-    def num_train(self) -> int: ...
-
-
-@runtime_checkable
-class SimulatedScene(Protocol):
-    """What a scene must offer to be simulated: posed Gaussians as functions of q, a mechanism, recorded paths."""
-
-    @property
-    def is_moving(self) -> Bool[Tensor, " N"]: ...
-    @property
-    def mechanism(self) -> Mechanism | None: ...
-    @property
-    def paths(self) -> Sequence[RecordedPath]: ...
-    def gaussians(self, q: Float[Tensor, " d"], /) -> Gaussians: ...
-    def means(self, q: Float[Tensor, "*batch d"], /) -> Float[Tensor, "*batch N 3"]: ...
-    def jacobian(self, q: Float[Tensor, " d"], /) -> Float[Tensor, "N 3 d"]: ...
+Pull = tuple[Grip, HeldMotion, Tensor]
 
 
 class Simulator:
@@ -164,18 +136,13 @@ class Simulator:
         q = self._state.q if q is None else q
         if grip.is_empty:
             return q.new_zeros(2, q.shape[-1])
-        scene_q = self._scene_q(q)
-        with torch.no_grad():
-            held = grip.indices.to(scene_q.device)
-            points = self.scene.means(scene_q)[held].double().cpu()
-            jacobians = self.scene.jacobian(scene_q)[held].double().cpu()
-        return picture_jacobian(grip, points, jacobians)
+        return picture_jacobian(grip, *held_motion(self.scene, grip.indices)(q))
 
     def grip_pixel(self, grip: Grip) -> tuple[float, float]:
         """Where the held spot is now in the grip's picture: the weighted mean of its Gaussians, pixels."""
         if grip.is_empty:
             return grip.pixel
-        points = self.means()[grip.indices.to(self.scene.is_moving.device)].double().cpu()
+        points, _ = held_motion(self.scene, grip.indices)(self._state.q)
         x, y = (grip.weights[:, None] * grip.camera.project(points)).sum(0).tolist()
         return x, y
 
@@ -196,7 +163,11 @@ class Simulator:
         """
         if not math.isfinite(dt):
             raise ValueError(f"`dt` must be a finite number of seconds, but is {dt}.\n  Pass for example 1/60.")
-        pulls = [(grip, _checked_force(force)) for grip, force in forces if not grip.is_empty]
+        pulls = [
+            (grip, held_motion(self.scene, grip.indices), pull)
+            for grip, pull in ((grip, _checked_force(force)) for grip, force in forces)
+            if not grip.is_empty
+        ]
         self._state = self._advance(self._state, dt, pulls, self._input_vector(inputs or {}))
         self.time_s += dt
 
@@ -226,7 +197,7 @@ class Simulator:
 
     def camera(
         self,
-        world_from_camera: Float[Tensor, "rows 4"] | Sequence[Sequence[float]],
+        world_from_camera: Tensor | Sequence[Sequence[float]],
         *,
         camera_angle_x: float,
         width: int,
@@ -244,11 +215,13 @@ class Simulator:
     def _advance_freely(self, state: State, dt: float) -> State:
         return self._advance(state, dt, [], self._input_vector({}))
 
-    def _advance(self, state: State, dt: float, pulls: Sequence[tuple[Grip, Tensor]], inputs: Tensor | None) -> State:
+    @torch.no_grad()
+    def _advance(self, state: State, dt: float, pulls: Sequence[Pull], inputs: Tensor | None) -> State:
         def acceleration(now: State) -> Tensor:
             force = None
             if pulls:
-                force = torch.stack([self.grip_jacobian(grip, now.q).T @ pull for grip, pull in pulls]).sum(0)
+                parts = [picture_jacobian(grip, *motion(now.q)).T @ pull for grip, motion, pull in pulls]
+                force = torch.stack(parts).sum(0)
             return forward_dynamics(self._edited, now, generalized_force=force, inputs=inputs)
 
         return self._stepper.advance(state, dt, acceleration)

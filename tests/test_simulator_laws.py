@@ -125,8 +125,8 @@ def test_one_long_step_is_many_short_ones() -> None:
     long, short = simulator(), simulator()
     long.seek(2.5)
     short.seek(2.5)
-    long.step(3.0)
-    for _ in range(300):
+    long.step(1.5)
+    for _ in range(150):
         short.step(0.01)
     torch.testing.assert_close(long.state.q, short.state.q, rtol=0, atol=1e-6)
 
@@ -176,7 +176,7 @@ def test_energy_falls_and_is_one_at_the_start_and_zero_at_rest() -> None:
 
 def test_energy_is_kept_without_damping() -> None:
     sim = simulator(damping=0.0)
-    sim.step(20.0)
+    sim.step(6.0)
     assert sim.energy() == pytest.approx(1.0, abs=1e-6)
 
 
@@ -186,7 +186,7 @@ def test_motion_dies_out_after_a_huge_push() -> None:
     grip = sim.grab((32.0, 24.0))
     sim.step(0.1, forces=[(grip, (500.0, 0.0))])
     assert float(sim.state.q.norm()) > 1.0
-    sim.step(60.0)
+    sim.step(20.0)
     assert math.isfinite(sim.energy())
     assert float(sim.state.q.norm()) < 1e-6
 
@@ -210,7 +210,7 @@ def test_the_same_steps_give_the_same_states_and_pictures() -> None:
             results.append((sim.state.q.clone(), sim.render()))
     for q, picture in results[1:]:
         assert torch.equal(picture, results[0][1])
-        assert float((q - results[0][0]).abs().max()) < 1e-9
+        assert torch.equal(q, results[0][0])
 
 
 def test_half_the_potential_is_half_the_stiffness() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -29,9 +30,7 @@ class PinholeCamera:
     height: int
 
     @classmethod
-    def from_angle(
-        cls, world_from_camera: Float[Tensor, "rows 4"], camera_angle_x: float, width: int, height: int
-    ) -> PinholeCamera:
+    def from_angle(cls, world_from_camera: Tensor, camera_angle_x: float, width: int, height: int) -> PinholeCamera:
         """A camera with square pixels and centered principal point; `camera_angle_x` is the horizontal field of view
         in radians.
 
@@ -74,7 +73,7 @@ class PinholeCamera:
         """Pixels per picture unit: the larger side of a picture is two units long, whatever its resolution."""
         return 0.5 * max(self.width, self.height)
 
-    @property
+    @cached_property
     def camera_from_world(self) -> Float[Tensor, "4 4"]:
         """The rigid transform from the world to the camera's picture axes (x right, y down, z forward)."""
         return viewmats_from_nerfstudio(self.world_from_camera[None, :3, :])[0]

@@ -60,8 +60,8 @@ def latest_checkpoint(config: Path) -> Path:
     }
     if not numbered:
         raise FileNotFoundError(
-            f"A training must have a checkpoint to be loaded, but there is none in {config.parent / 'nerfstudio_models'}."
-            "\n  Let the training run to its end."
+            f"A training must have a checkpoint to be loaded, but {config.parent / 'nerfstudio_models'} has none.\n"
+            "  Let the training run to its end."
         )
     return numbered[max(numbered)]
 
