@@ -72,8 +72,8 @@ def bench_renderer(
 ) -> list[Timing]:
     """Times every case with every number of threads beside vectorized PyTorch (with the most of these threads).
 
-    Prints a table and, for 20 000 Gaussians at 256 x 256, the ratio of forward + backward medians. json_path: also writes the
-    numbers there. Vectorized PyTorch is timed on cases with one camera only.
+    Prints a table and, for 20 000 Gaussians at 256 x 256, the ratio of forward + backward medians. json_path: also
+    writes the numbers there. Vectorized PyTorch is timed on cases with one camera only.
     """
     timings: list[Timing] = []
     torch_threads = torch.get_num_threads()

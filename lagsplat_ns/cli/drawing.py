@@ -33,7 +33,7 @@ def with_arrow(
     import cv2
 
     tip = (round(start[0] + vector[0]), round(start[1] + vector[1]))
-    drawn = np.ascontiguousarray(picture)
+    drawn = picture.copy()
     for color, thickness in (((255, 255, 255), 6), ((209, 73, 91), 3)):
         drawn = cv2.arrowedLine(drawn, (round(start[0]), round(start[1])), tip, color, thickness, cv2.LINE_AA, 0, 0.3)
     return drawn
