@@ -54,8 +54,8 @@ def estimate_background(samples: UInt8[np.ndarray, "S H W 3"], noise: float) -> 
 def _most_frequent(samples: UInt8[np.ndarray, "S H W 3"], tolerance: float) -> Float32[np.ndarray, "H W 3"]:
     """Per pixel, the mean of the largest group of samples that lie within `tolerance` of one of them.
 
-    Where no group is clearly larger than the one around the median (nothing stands still there), the median's group
-    is taken, so that the picture stays smooth.
+    Where no group is clearly larger than the one around the median, the median's group is taken, and where no group is
+    large at all (nothing stands still there) the median itself, so that the picture stays smooth.
     """
     median = np.median(samples, axis=0).astype(np.uint8)
     count, best = _group(samples, median, tolerance)
@@ -65,6 +65,8 @@ def _most_frequent(samples: UInt8[np.ndarray, "S H W 3"], tolerance: float) -> F
         count, mean = _group(samples, candidate, tolerance)
         better = cv2.medianBlur((count > to_beat).astype(np.uint8), 3).astype(bool) & (count > to_beat)
         best[better], to_beat[better] = mean[better], count[better]
+    nothing_stands_still = to_beat < 0.4 * len(samples)
+    best[nothing_stands_still] = median[nothing_stands_still]
     return best
 
 

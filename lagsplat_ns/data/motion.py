@@ -18,7 +18,7 @@ class MovingPixels:
     """Separates moving pixels from the static background, with thresholds measured in the clip itself.
 
     A pixel moves where the largest channel differs from the background by more than six times the clip's noise (at
-    least 14, at most 24 gray levels) plus twice what the same pixel usually differs by (edges that flicker under
+    least 14, at most 24 gray levels) plus a multiple of what that pixel usually differs by (edges that flicker under
     compression). Regions of a few pixels, and regions without one pixel well above its threshold, are noise; small
     holes in a region belong to it.
     """
@@ -32,8 +32,10 @@ class MovingPixels:
     ) -> None:
         self.background = background
         self.base = float(np.clip(6 * noise, floor, 24))
-        usual = np.median([self._residual(sample) for sample in samples], axis=0).astype(np.float32)
-        self.threshold = np.minimum(self.base + 2 * cv2.GaussianBlur(usual, (0, 0), 1.0), 80.0)
+        # The lower quartile: a thing that rests here half of the time must not pass for flicker.
+        residuals = np.stack([self._residual(sample) for sample in samples])
+        usual = np.quantile(residuals, 0.25, axis=0, method="lower").astype(np.float32)
+        self.threshold = np.minimum(self.base + 4 * cv2.GaussianBlur(usual, (0, 0), 1.0), 80.0)
         self.min_area = max(4, usual.size // 10000)
         self.max_hole = max(4, usual.size // 1500)
 
@@ -117,15 +119,15 @@ class CameraMotion:
 
     @property
     def is_moving(self) -> bool:
-        return self.shift_px > 1.5 and self.agreeing >= 0.6 and self.num_points >= 12
+        return self.shift_px > 1.5 and self.agreeing >= 0.6 and self.num_points >= 20
 
 
 def camera_motion(samples: UInt8[np.ndarray, "S H W 3"], frames: np.ndarray) -> CameraMotion:
     """Motion of the whole picture, from points tracked through the samples and one similarity fitted to them.
 
     Points come from every part of the picture, and a motion counts only if undoing it brings the edges of both pictures
-    together, so that a large thing cannot pass for the camera. Where half of the points are lost, new ones take over.
-    frames: the samples' frame numbers.
+    together, so that a large thing cannot pass for the camera. Where half of the points are lost or stray, new ones
+    take over. frames: the samples' frame numbers.
     """
     gray = [cv2.cvtColor(sample, cv2.COLOR_RGB2GRAY) for sample in samples]
     height, width = gray[0].shape
@@ -137,7 +139,7 @@ def camera_motion(samples: UInt8[np.ndarray, "S H W 3"], frames: np.ndarray) -> 
     for k in range(1, len(gray)):
         transform, agreeing = None, 0.0
         if alive.sum() >= 12:
-            moved, found, _ = cv2.calcOpticalFlowPyrLK(gray[k - 1], gray[k], points, points.copy(), winSize=(15, 15))
+            moved, found, _ = cv2.calcOpticalFlowPyrLK(gray[k - 1], gray[k], points, points.copy(), winSize=(21, 21))
             alive &= found.ravel() == 1
             points = np.asarray(moved, dtype=np.float32)
             transform, agreeing = _similarity(start, points, alive)
@@ -148,7 +150,7 @@ def camera_motion(samples: UInt8[np.ndarray, "S H W 3"], frames: np.ndarray) -> 
             shift = float(np.linalg.norm(corners @ here[:2, :2].T + here[:2, 2] - corners, axis=1).max())
             if shift > worst.shift_px:
                 worst = CameraMotion(shift, int(frames[k]), agreeing, len(start))
-        if alive.sum() < max(12, 0.5 * len(start)):
+        if alive.sum() < max(12, 0.5 * len(start)) or agreeing < 0.6:
             key, to_key = k, to_key if transform is None else transform @ to_key
             start = points = _spread_points(gray[k])
             alive = np.ones(len(start), dtype=bool)
@@ -178,7 +180,7 @@ def _similarity(
     if alive.sum() < 12:
         return None, 0.0
     affine, inliers = cv2.estimateAffinePartial2D(
-        start[alive], points[alive], method=cv2.RANSAC, ransacReprojThreshold=1.0
+        start[alive], points[alive], method=cv2.RANSAC, ransacReprojThreshold=1.5
     )
     if affine is None:
         return None, 0.0

@@ -25,7 +25,7 @@ from lagsplat_ns.data.timing import order_frames
 
 __all__ = ["PreparedClip", "load_prepared", "prepare_clips"]
 
-_VERSION = 1  # raise it when prepared data changes its meaning
+_VERSION = 2  # raise it when prepared data changes its meaning
 _META = "clip.json"
 
 
@@ -218,7 +218,7 @@ def _decode(
             last = max(last, time_s - first)
             if not _is_inside(time_s - first, settings):
                 continue
-            size = fit_size(*picture.shape[:2], max_side)
+            size = fit_size(picture.shape[0], picture.shape[1], max_side)
             if size != picture.shape[:2]:
                 picture = cv2.resize(picture, size[::-1], interpolation=cv2.INTER_AREA)
             stream.write(np.ascontiguousarray(picture).data)
