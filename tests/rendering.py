@@ -17,7 +17,7 @@ DIFFERENTIABLE = ("means", "quats", "scales", "opacities", "colors", "viewmats",
 
 @dataclass(frozen=True)
 class Difference:
-    """rasterization against the reference: pixels as the largest absolute difference, gradients relative to their norm."""
+    """rasterization against the reference: largest absolute difference of pixels, gradients relative to their norm."""
 
     colors: float
     alphas: float
@@ -33,7 +33,7 @@ def use_radii_of(monkeypatch: pytest.MonkeyPatch, opacity_aware: bool) -> None:
 def render_with_gradients(
     function: Any, arguments: dict[str, Any], dtype: torch.dtype, is_compared: Tensor | None = None
 ) -> tuple[Any, dict[str, Tensor]]:
-    """(colors, alphas, meta) and the gradients of a fixed random weighting of colors and alphas in the compared pixels."""
+    """(colors, alphas, meta), and gradients of a fixed random weighting of colors and alphas in the compared pixels."""
     given = {k: v.detach().to(dtype) if isinstance(v, Tensor) else v for k, v in arguments.items()}
     leaves = {k: given[k].requires_grad_() for k in DIFFERENTIABLE if isinstance(given.get(k), Tensor)}
     colors, alphas, meta = function(**given)

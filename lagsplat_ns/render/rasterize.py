@@ -23,7 +23,7 @@ from lagsplat_ns.render.spherical_harmonics import MAX_DEGREE, colors_of_harmoni
 __all__ = ["gsplat_is_usable", "radii_are_opacity_aware", "rasterization"]
 
 RenderMode = Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"]
-_NAMES = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
+_NAMES: tuple[str, ...] = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
 
 
 @functools.cache
@@ -40,7 +40,7 @@ def gsplat_is_usable() -> bool:
 
 @functools.cache
 def radii_are_opacity_aware() -> bool:
-    """Whether the installed gsplat's radii are [C, N, 2] and depend on opacity (from 1.5), or [C, N] and do not (1.4)."""
+    """Whether the installed gsplat's radii are [C, N, 2] and depend on opacity (1.5), or [C, N] and do not (1.4)."""
     try:
         version = importlib.metadata.version("gsplat")
     except importlib.metadata.PackageNotFoundError:
@@ -76,22 +76,22 @@ def rasterization(
 ) -> tuple[Float[Tensor, "C H W X"], Float[Tensor, "C H W 1"], dict[str, Any]]:
     """Images of Gaussians: colors [C, H, W, X], alphas [C, H, W, 1] and gsplat's dictionary of intermediate results.
 
-    Everything means what it means in gsplat: means, scales in scene units; quats wxyz of any length; opacities in [0, 1];
-    colors [N, D] or [C, N, D], or with `sh_degree` harmonics [N, K, 3] or [C, N, K, 3]; viewmats camera_from_world; Ks,
-    radii and means2d in pixels. X is D, 1 ("D": summed depth, "ED": expected depth) or D + 1.
+    Everything means what it means in gsplat: means, scales in scene units; quats wxyz of any length; opacities in
+    [0, 1]; colors [N, D] or [C, N, D], or with `sh_degree` harmonics [N, K, 3] or [C, N, K, 3]; viewmats
+    camera_from_world; Ks, radii and means2d in pixels. X is D, 1 ("D": summed depth, "ED": expected depth) or D + 1.
 
-    Beyond gsplat: means [C, N, 3] is a Gaussian set for each camera (a time step each); quats, scales and opacities may then
-    have the leading C too, or be shared.
+    Beyond gsplat: means [C, N, 3] is a Gaussian set for each camera (a time step each); quats, scales and opacities may
+    then have the leading C too, or be shared.
 
-    Differentiable in means, quats, scales, opacities, colors, viewmats and backgrounds. `meta["means2d"]` lies between two
-    steps of autograd: call `retain_grad` on it; with `absgrad` it gets the attribute `absgrad` in the backward pass. On the
-    CPU `meta`'s lists of tiles leave out those where a Gaussian stays below alpha = 1/255. On CUDA with a set per camera,
-    `meta["sets"]` holds gsplat's dictionaries, whose `means2d` are the ones that get gradients.
+    Differentiable in means, quats, scales, opacities, colors, viewmats and backgrounds. `meta["means2d"]` lies between
+    two steps of autograd: call `retain_grad` on it; with `absgrad` it gets the attribute `absgrad` in the backward
+    pass. On the CPU `meta`'s lists of tiles leave out those where a Gaussian stays below alpha = 1/255. On CUDA with a
+    set per camera, `meta["sets"]` holds gsplat's dictionaries, whose `means2d` are the ones that get gradients.
 
     backend: "auto" takes gsplat for CUDA tensors and the CPU backend otherwise.
 
-    Raises: NotImplementedError for `packed`, `sparse_grad` and, on the CPU, other tile sizes and `absgrad` with more than
-    four channels; ValueError and TypeError for shapes, types and modes that do not fit.
+    Raises: NotImplementedError for `packed`, `sparse_grad` and, on the CPU, other tile sizes and `absgrad` with more
+    than four channels; ValueError and TypeError for shapes, types and modes that do not fit.
     Source: gsplat 1.4.0 and 1.5.3, `rendering.py` and its CUDA kernels.
     """
     if packed or sparse_grad:
@@ -128,9 +128,9 @@ def _takes_gsplat(backend: str, device: torch.device) -> bool:
     if backend == "gsplat":
         if device.type != "cuda" or not gsplat_is_usable():
             raise RuntimeError(
-                f'backend="gsplat" needs CUDA tensors and gsplat\'s CUDA kernels, but the tensors are on {device} and the '
-                f'kernels are {"here" if gsplat_is_usable() else "missing"}.\n  Pass backend="auto", or move tensors to '
-                f'"cuda" and install a gsplat wheel built for this torch and CUDA: https://docs.gsplat.studio/whl'
+                f'backend="gsplat" needs CUDA tensors and gsplat\'s CUDA kernels, but the tensors are on {device} and '
+                f'the kernels are {"here" if gsplat_is_usable() else "missing"}.\n  Pass backend="auto", or move '
+                f'tensors to "cuda" and install a gsplat wheel built for this torch and CUDA: https://docs.gsplat.studio/whl'
             )
         return True
     if backend != "auto":
@@ -139,8 +139,9 @@ def _takes_gsplat(backend: str, device: torch.device) -> bool:
         )
     if device.type == "cuda" and not gsplat_is_usable():
         warnings.warn(
-            "CUDA tensors are rendered by gsplat, but its CUDA kernels are missing here; they are rendered on the CPU.\n"
-            "  Install a gsplat wheel built for this torch and CUDA (https://docs.gsplat.studio/whl), or train on the CPU.",
+            "CUDA tensors are rendered by gsplat, but its CUDA kernels are missing here; they are rendered on the CPU."
+            "\n  Install a gsplat wheel built for this torch and CUDA (https://docs.gsplat.studio/whl), or train on "
+            "the CPU.",
             stacklevel=3,
         )
         return False
@@ -248,7 +249,7 @@ def _check_arguments(
 ) -> None:
     """Raises what `rasterization` promises for arguments that do not fit."""
     C, N = tensors["viewmats"].shape[0], tensors["means"].shape[-2] if tensors["means"].dim() > 1 else -1
-    last = () if tensors["colors"].dim() == 0 else tensors["colors"].shape[-1:]
+    last: tuple[int, ...] = tuple(tensors["colors"].shape[-1:])
     if sh_degree is not None:
         last = (tensors["colors"].shape[-2] if tensors["colors"].dim() > 1 else -1, 3)
     wanted = {
@@ -275,13 +276,13 @@ def _check_arguments(
         if came not in allowed:
             text = " or ".join(str(list(a)).replace("-1", "N") for a in allowed)
             raise ValueError(
-                f"`{name}` must have the shape {text}, but has {list(came)}.\n  N = {N} comes from `means` and C = {C} from "
-                f"`viewmats`: correct these or `{name}`."
+                f"`{name}` must have the shape {text}, but has {list(came)}.\n"
+                f"  N = {N} comes from `means` and C = {C} from `viewmats`: correct these or `{name}`."
             )
     if sh_degree is not None and not (0 <= sh_degree <= MAX_DEGREE and (sh_degree + 1) ** 2 <= last[0]):
         raise ValueError(
-            f"`sh_degree` must be 0 to {MAX_DEGREE} with (sh_degree + 1)² <= K, but is {sh_degree} with K = {last[0]}.\n"
-            f"  Lower it, or pass colors with {(sh_degree + 1) ** 2} coefficients."
+            f"`sh_degree` must be 0 to {MAX_DEGREE} with (sh_degree + 1)² <= K, but is {sh_degree} with "
+            f"K = {last[0]}.\n  Lower it, or pass colors with {(sh_degree + 1) ** 2} coefficients."
         )
     if backgrounds is not None and render_mode.startswith("RGB"):
         shape = [C, 3 if sh_degree is not None else tensors["colors"].shape[-1]]

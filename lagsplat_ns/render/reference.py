@@ -90,7 +90,8 @@ def project(
 def composite(
     projected: dict[str, Tensor], colors: Tensor, width: int, height: int, opacity_aware: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Colors [C, H, W, X] over black, alphas [C, H, W, 1], and pixels [C, H, W] that round-off may take over a threshold.
+    """Colors [C, H, W, X] over black, alphas [C, H, W, 1], and pixels [C, H, W] that round-off may take over a
+    threshold.
 
     colors in [C, N, X].
     """
@@ -147,9 +148,22 @@ def rasterization(
     C = len(viewmats)
     if sh_degree is not None:
         colors = colors_of_harmonics(sh_degree, means, colors, viewmats)  # [1 or C, N, 3]
-    sets = [(t if t.dim() == n else t[None]) for t, n in ((means, 3), (quats, 3), (scales, 3), (opacities, 2))]
-    limits = (near_plane, far_plane, radius_clip, eps2d, rasterize_mode == "antialiased", opacity_aware)
-    projected = project(*sets, viewmats, Ks, width, height, *limits)
+    projected = project(
+        means if means.dim() == 3 else means[None],
+        quats if quats.dim() == 3 else quats[None],
+        scales if scales.dim() == 3 else scales[None],
+        opacities if opacities.dim() == 2 else opacities[None],
+        viewmats,
+        Ks,
+        width,
+        height,
+        near_plane,
+        far_plane,
+        radius_clip,
+        eps2d,
+        rasterize_mode == "antialiased",
+        opacity_aware,
+    )
     colors = (colors if colors.dim() == 3 else colors[None]).expand(C, -1, -1)  # [C, N, D]
     depths = projected["depths"][..., None]  # [C, N, 1]
     if render_mode in ("D", "ED"):

@@ -51,7 +51,8 @@ def random_scene(
     """A scene that fills the image and a little more, float32 on the CPU.
 
     smallest_px, largest_px: range of the 3-sigma radius, in pixels, log-uniform. fraction_behind: Gaussians behind the
-    camera, or just before or beyond its near plane. is_moving: a set of means and quats for each camera, as for time steps.
+    camera, or just before or beyond its near plane. is_moving: a set of means and quats for each camera, as for time
+    steps.
     """
     generator = torch.Generator().manual_seed(seed)
 

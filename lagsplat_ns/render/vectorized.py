@@ -1,8 +1,9 @@
-"""Rasterization in vectorized PyTorch: tiles in batches, float32, autograd. The contender of `lagsplat bench --renderer`.
+"""Rasterization in vectorized PyTorch: tiles in batches, float32, autograd. The contender of `lagsplat bench
+--renderer`.
 
-The best that we know to do without kernels of our own: every tile gets the Gaussians whose contour alpha = 1/255 reaches it
-(the same short lists as the CPU backend's), tiles with lists of similar length are padded to one length and composited
-together. RGB, pinhole cameras, classic.
+The best that we know to do without kernels of our own: every tile gets the Gaussians whose contour alpha = 1/255
+reaches it (the same short lists as the CPU backend's), tiles with lists of similar length are padded to one length and
+composited together. RGB, pinhole cameras, classic.
 """
 
 from __future__ import annotations

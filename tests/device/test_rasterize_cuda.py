@@ -1,7 +1,7 @@
 """gsplat's CUDA kernels against the CPU backend, forward and backward.
 
-A pixel can fall on the other side of one of gsplat's thresholds there (it then changes by up to 1/255): the tests bound the
-99.9th percentile and the number of such pixels.
+A pixel can fall on the other side of one of gsplat's thresholds there (it then changes by up to 1/255): the tests
+bound the 99.9th percentile and the number of such pixels.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.rendering import weights_like
 
 from lagsplat_ns.render.rasterize import gsplat_is_usable, rasterization
 from lagsplat_ns.render.scenes import random_scene
+from tests.rendering import weights_like
 
 NAMES = ("means", "quats", "scales", "opacities", "colors", "viewmats")
 
@@ -26,7 +26,9 @@ def _needs_gsplat_kernels() -> None:
 
 def render_on(device: str, arguments: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
     """Colors, alphas, meta and gradients, moved to the CPU."""
-    given = {k: v.detach().to(device) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    given: dict[str, Any] = {
+        k: v.detach().to(device) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
+    }
     leaves = {name: given[name].requires_grad_() for name in NAMES}
     colors, alphas, meta = rasterization(**given)
     assert colors.device.type == device
@@ -72,7 +74,7 @@ def test_spherical_harmonics_on_cuda_and_cpu() -> None:
 @pytest.mark.device
 def test_means2d_keeps_its_gradient_on_cuda() -> None:
     arguments = random_scene(500, 80, 60).arguments()
-    given = {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    given: dict[str, Any] = {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
     given["means"].requires_grad_()
     arguments["means"].requires_grad_()
     results = []

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.rendering import use_radii_of
 
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.render.scenes import random_scene
+from tests.rendering import use_radii_of
 
 
 def one_gaussian(**kwargs: Any) -> dict[str, Any]:
@@ -36,7 +36,8 @@ def test_one_gaussian_is_a_gaussian() -> None:
     expected = torch.where(expected >= 1 / 255, expected, 0)
     assert (alphas[0, :, :, 0] - expected).abs().max() <= 1e-6
     assert (colors[0, :, :, :3] - expected[..., None] * torch.tensor([1, 0.5, 0.25])).abs().max() <= 1e-6
-    assert (colors[0, :, :, 3] - 2.0 * (expected > 0)).abs().max() <= 1e-6
+    # alpha = 1 - T is round-off relative to 1, and the expected depth is divided by it
+    assert (colors[0, :, :, 3] - 2.0 * (expected > 0)).abs().max() <= 4e-5
     assert meta["means2d"].tolist() == [[[8.5, 8.5]]]
     assert meta["depths"].tolist() == [[2.0]]
     assert meta["conics"][0, 0].tolist() == pytest.approx([1 / variance, 0, 1 / variance], abs=1e-7)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.rendering import difference_to_reference, use_radii_of
 
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.render.scenes import random_scene
+from tests.rendering import difference_to_reference, use_radii_of
 
 MAX_ERROR = 5e-6
 MAX_GRADIENT_ERROR = 5e-5

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.rendering import difference_to_reference, render_with_gradients, use_radii_of, weights_like
 
 from lagsplat_ns.render import reference
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.render.scenes import random_scene
 from lagsplat_ns.render.vectorized import rasterize_vectorized
+from tests.rendering import difference_to_reference, render_with_gradients, use_radii_of, weights_like
 
 MAX_COLOR_ERROR = 3e-5  # depths are around 4, so that their pixels carry most of it
 MAX_ALPHA_ERROR = 1e-5

@@ -1,10 +1,11 @@
 """Gradients of compositing, front to back.
 
-With v the gradient in a pixel's colors, S_k = sum_(j>k) w_j (c_j . v) + T_end (background . v - v_alpha) is what lies behind
-Gaussian k. It begins as (color . v) - v_alpha T_end and loses w_k (c_k . v) with every Gaussian; then
+With v the gradient in a pixel's colors, S_k = sum_(j>k) w_j (c_j . v) + T_end (background . v - v_alpha) is what lies
+behind Gaussian k. It begins as (color . v) - v_alpha T_end and loses w_k (c_k . v) with every Gaussian; then
     dL/dalpha_k = T_k (c_k . v) - S_k / (1 - alpha_k).
 Nothing is divided by a vanishing transmittance, and the cost per Gaussian does not grow with the image's opacity.
-Every intersection writes a record of its own, which are then summed per Gaussian: no atomics, so sums have a fixed order.
+Every intersection writes a record of its own, which are then summed per Gaussian: no atomics, so sums have a fixed
+order.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def composite_backward(
     channels_here = min(CHANNELS, num_channels - first_channel)
     buffer = np.zeros((CHANNELS + 3, TILE, TILE), np.float32)  # T, last id, S, gradients in four channels
     row_last = np.empty(TILE, np.float32)
-    # In every lane, summed over rows: weighted color gradients (4), v, v dy, v dy² (v: minus the gradient in sigma); v itself
+    # In every lane, summed over rows: weighted color gradients (4), v, v dy, v dy² (v: minus the gradient in sigma);
+    # v itself
     sums = np.empty((CHANNELS + 4, TILE), np.float32)
     while True:
         ticket = draw_ticket(counter)
@@ -133,7 +135,7 @@ def composite_backward(
             c0, c1, c2, c3 = record[COLOR], record[COLOR + 1], record[COLOR + 2], record[COLOR + 3]
             conic_a, conic_b, conic_c = qxx * (-TWO / LOG2_E), qxy * (-ONE / LOG2_E), qyy * (-TWO / LOG2_E)
             sums[:] = ZERO
-            for y in range(int(math.ceil(max(ZERO, y0 - reach))), int(math.floor(min(f32(rows - 1), y0 + reach))) + 1):
+            for y in range(math.ceil(max(ZERO, y0 - reach)), math.floor(min(f32(rows - 1), y0 + reach)) + 1):
                 if position > row_last[y]:
                     continue
                 dy = y0 - f32(y)

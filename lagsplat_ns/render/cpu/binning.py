@@ -1,8 +1,8 @@
 """Which Gaussians touch which tile, front to back: records, counting, sorting.
 
-M = C N is the number of projected Gaussians, I the number of intersections (pairs of a Gaussian and a tile), T the number of
-tiles in an image. A Gaussian is listed in the tiles of gsplat's square (`radii`) that its contour alpha = 1/255 also reaches:
-the image is the same, and the lists are shorter.
+M = C N is the number of projected Gaussians, I the number of intersections (pairs of a Gaussian and a tile), T the
+number of tiles in an image. A Gaussian is listed in the tiles of gsplat's square (`radii`) that its contour
+alpha = 1/255 also reaches: the image is the same, and the lists are shorter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DIGITS = 1 << _DIGIT_BITS
 
 @device_function
 def _tile_range(center, radius, reach, num_tiles):
-    """Half-open range of tiles along one axis: gsplat's (radius, in float32 as gsplat) cut down to the contour (reach)."""
+    """Half-open range of tiles along one axis: gsplat's (radius, in float32) cut down to the contour (reach)."""
     t = center * _INV_TILE
     r = radius * _INV_TILE
     first = max(math.floor(t - r), math.floor((center - reach) * _INV_TILE))

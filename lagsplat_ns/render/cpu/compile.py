@@ -15,7 +15,8 @@ from typing import Any
 import numba
 from numba.core import event
 
-#: Reassociation lets LLVM vectorize sums; NaN and infinity keep their meaning, so that bad input is culled, not undefined.
+#: Reassociation lets LLVM vectorize sums; NaN and infinity keep their meaning, so that bad input is culled, not
+# undefined.
 SAFE_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 _kernels: list[Any] = []
@@ -34,12 +35,15 @@ def kernel(fastmath: bool | set[str]) -> Callable[[Callable], Any]:
         options = {"nogil": True, "fastmath": fastmath, "error_model": "numpy", "boundscheck": False}
         try:
             dispatcher = numba.njit(cache=True, **options)(function)
-            # A kernel depends on the files of the functions it inlines too: a change in any of them ends all cache entries.
+            # A kernel depends on the files of the functions it inlines too: a change in any of them ends all cache
+            # entries.
             dispatcher._cache._cache_file._source_stamp = _source_stamp()
         except RuntimeError:  # no folder that Numba may write to
             warnings.warn(
-                "Compiled kernels are kept in a folder that can be written, but neither the package's `__pycache__`, the "
-                "user's cache folder nor NUMBA_CACHE_DIR can.\n  They are compiled again in every process (about 20 s): "
+                "Compiled kernels are kept in a folder that can be written, but neither the package's "
+                "`__pycache__`, the "
+                "user's cache folder nor NUMBA_CACHE_DIR can.\n  They are compiled again in every process "
+                "(about 20 s): "
                 "set the environment variable NUMBA_CACHE_DIR to a folder that can be written.",
                 stacklevel=3,
             )
@@ -101,8 +105,8 @@ def prepare_once(run_all_kernels: Callable[[], None]) -> None:
 def untraced() -> Iterator[None]:
     """A block in which no trace function runs.
 
-    nerfstudio's viewer interrupts a rendering by raising from `sys.settrace`'s function at any line of Python, and tracing
-    slows compilation many times; renders here are short enough to finish.
+    nerfstudio's viewer interrupts a rendering by raising from `sys.settrace`'s function at any line of Python, and
+    tracing slows compilation many times; renders here are short enough to finish.
     """
     trace = sys.gettrace()
     if trace is None:

@@ -1,7 +1,7 @@
 """Compositing of tiles, front to back.
 
-A tile is 16 rows of 16 lanes. The loops over lanes have no branches and a fixed length: LLVM turns each into vector code.
-Source: gsplat 1.4.0, `rasterize_to_pixels_fwd.cu`.
+A tile is 16 rows of 16 lanes. The loops over lanes have no branches and a fixed length: LLVM turns each into vector
+code. Source: gsplat 1.4.0, `rasterize_to_pixels_fwd.cu`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def composite_forward(
             qxx, qxy, qyy, log2_opacity = record[QXX], record[QXY], record[QYY], record[LOG2_OPACITY]
             c0, c1, c2, c3 = record[COLOR], record[COLOR + 1], record[COLOR + 2], record[COLOR + 3]
             position = f32(k - begin)
-            for y in range(int(math.ceil(max(ZERO, y0 - reach))), int(math.floor(min(f32(rows - 1), y0 + reach))) + 1):
+            for y in range(math.ceil(max(ZERO, y0 - reach)), math.floor(min(f32(rows - 1), y0 + reach)) + 1):
                 if (live >> y) & 1 == 0:
                     continue
                 dy = y0 - f32(y)

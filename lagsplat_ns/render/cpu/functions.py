@@ -1,6 +1,7 @@
 """The two autograd Functions of the CPU backend: Gaussians to projected Gaussians, and those to images.
 
-They are two so that `means2d`, which lies between them, is a tensor whose gradient can be kept (densification needs it).
+They are two so that `means2d`, which lies between them, is a tensor whose gradient can be kept (densification needs
+it).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _tensor(array: np.ndarray, like: Tensor) -> Tensor:
 
 
 class Project(torch.autograd.Function):
-    """radii [C, N, 2], means2d [C, N, 2], depths [C, N], conics [C, N, 3], opacities [C, N] of Gaussians in C images."""
+    """radii [C, N, 2], means2d [C, N, 2], depths [C, N], conics [C, N, 3] and opacities [C, N] in C images."""
 
     @staticmethod
     def forward(ctx, means, quats, scales, opacities, viewmats, Ks, camera: stages.Camera):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import extending, types
 
 from lagsplat_ns.render.cpu.compile import device_function
+
+intrinsic: Any = extending.intrinsic
 
 f32 = np.float32
 i32 = np.int32
@@ -56,15 +59,15 @@ _E0, _E1, _E2, _E3, _E4, _E5 = (
 
 
 @intrinsic
-def _float_from_bits(typing_context, bits):  # noqa: ARG001
-    def generate(context, builder, signature, arguments):  # noqa: ARG001
+def _float_from_bits(typing_context, bits):
+    def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.FloatType())
 
     return types.float32(types.int32), generate
 
 
 @intrinsic
-def draw_ticket(typing_context, counter):  # noqa: ARG001
+def draw_ticket(typing_context, counter):
     """The value of counter[0], which is increased by one: an atomic fetch-and-add."""
 
     def generate(context, builder, signature, arguments):

@@ -1,8 +1,8 @@
 """A small pool of persistent threads that share one kernel call.
 
-Kernels draw tickets (numbers of tiles or of blocks of Gaussians) from a shared counter until none is left, and release the
-GIL meanwhile. The calling thread works too and waits only for helpers that have begun, so a helper that gets no core (or is
-missing, as after a fork) costs nothing. Which thread draws a ticket has no influence on its result.
+Kernels draw tickets (numbers of tiles or of blocks of Gaussians) from a shared counter until none is left, and release
+the GIL meanwhile. The calling thread works too and waits only for helpers that have begun, so a helper that gets no
+core (or is missing, as after a fork) costs nothing. Which thread draws a ticket has no influence on its result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUM_LOOKS = 300_000
 @kernel(fastmath=False)
 def wait_until_changed(flags, index, value):
     """Looks at flags[index] (int64) until it differs from `value` or patience ends, without the GIL."""
-    for _ in range(_NUM_LOOKS):
+    for _ in range(_NUM_LOOKS):  # noqa: SIM110
         if atomic_load(flags, index) != value:
             return True
     return False

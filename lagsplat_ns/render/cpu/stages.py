@@ -1,6 +1,7 @@
 """The stages of rendering as functions of NumPy arrays: memory, tickets and the order of kernels.
 
-Shapes as in `projection` and `binning`: S sets, C cameras, N Gaussians, X channels, I intersections, T tiles in an image.
+Shapes as in `projection` and `binning`: S sets, C cameras, N Gaussians, X channels, I intersections, T tiles in an
+image.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ def composite_vjp(
     v_alphas: np.ndarray,  # [C, H, W, 1]
     with_absolute: bool,
 ) -> tuple[np.ndarray, ...]:
-    """Gradients in means2d, conics, colors, opacities and depths, and |means2d| summed over pixels ([0, N, 2] without)."""
+    """Gradients in means2d, conics, colors, opacities, depths; |v_means2d| summed over pixels ([0, N, 2] without)."""
     C, N = depths.shape
     num_channels = image.colors.shape[3]
     shape = (C, camera.height, camera.width, camera.tiles_y, camera.tiles_x)
