@@ -28,7 +28,18 @@ ALLOWED = {
     "viewer": {"types", "dynamics", "gaussians", "render", "simulation", "methods", "simulator"},
     "configs": {"methods", "data"},
     "evaluation": {"simulator"},
-    "cli": {"evaluation", "types", "dynamics", "render", "data", "examples", "simulation", "simulator", "methods", "configs"},
+    "cli": {
+        "evaluation",
+        "types",
+        "dynamics",
+        "render",
+        "data",
+        "examples",
+        "simulation",
+        "simulator",
+        "methods",
+        "configs",
+    },
     "__init__": {"simulator"},
 }
 NERFSTUDIO_ONLY_IN = ("configs", "methods", "viewer", "cli", "data.video_dataparser", "data.datamanager")
