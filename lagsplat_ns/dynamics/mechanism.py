@@ -75,9 +75,9 @@ class Mechanism(nn.Module):
         """C(q, q'), positive definite; at rest without qd. `mass` saves evaluating M(q) again."""
         qd = torch.zeros_like(q) if qd is None else qd
         mass = self.mass_matrix(q) if mass is None else mass
-        scale = self.damping_scale / self.mass_scale
-        damping = self.damping(qd, mass)
-        return damping if scale == 1.0 else scale * damping
+        # Damping belongs to the mass that was identified, not to an edited one.
+        damping = self.damping(qd, mass if self.mass_scale == 1.0 else mass / self.mass_scale)
+        return damping if self.damping_scale == 1.0 else self.damping_scale * damping
 
     def dissipative_force(self, q: Float[Tensor, "*B d"], qd: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
         """-C(q, q') q'."""

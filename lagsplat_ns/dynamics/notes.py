@@ -8,12 +8,13 @@ import torch
 
 from lagsplat_ns.dynamics.equilibrium import rest_state
 from lagsplat_ns.dynamics.identified import Identified
-from lagsplat_ns.dynamics.parts import solve_positive_definite
+from lagsplat_ns.dynamics.parts import replaced, solve_positive_definite
 from lagsplat_ns.dynamics.potential import PolynomialPotential
 
 __all__ = ["describe", "small_oscillations"]
 
 _MISFIT = 4.0
+_VISCOUS = torch.tensor([True, False, False])
 
 
 def small_oscillations(identified: Identified) -> list[tuple[float, float]]:
@@ -28,7 +29,10 @@ def small_oscillations(identified: Identified) -> list[tuple[float, float]]:
         rest = rest_state(mechanism, potential.center)
         hessian = potential.hessian(rest)
         d = rest.shape[0]
-        mass, damping = mechanism.mass_matrix(rest), mechanism.damping_matrix(rest)
+        mass = mechanism.mass_matrix(rest)
+        # Dry friction has no linear regime worth the name: leave it out of the rates.
+        viscous = replaced(mechanism.damping, is_active=_VISCOUS)(torch.zeros_like(rest), mass / mechanism.mass_scale)
+        damping = mechanism.damping_scale * viscous
         rows = torch.zeros(2 * d, 2 * d, dtype=rest.dtype)
         rows[:d, d:] = torch.eye(d, dtype=rest.dtype)
         for k in range(d):
@@ -57,7 +61,7 @@ def describe(identified: Identified, tail_error: float | None, cut_note: str) ->
         spans = [span for span in path.disturbed_s if span[1] > span[0]]
         if spans:
             listed = ", ".join(f"{a:.2f}-{b:.2f} s" for a, b in spans)
-            notes.append(f"Left out, because the thing was disturbed there (a hand, a blow, a wall): {listed}.")
+            notes.append(f"Left out, because the thing was disturbed there (a hand, a blow, a wall) or frames are missing: {listed}.")
     if cut_note:
         notes.append(cut_note)
     number = sum(len(path.disturbed_s) for path in identified.paths)

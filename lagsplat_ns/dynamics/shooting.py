@@ -365,7 +365,7 @@ class _Identification:
             for s in segments
         ]
         result = Identified(
-            mechanism=copy.deepcopy(self.mechanism),
+            mechanism=copy.deepcopy(self.mechanism).requires_grad_(False),
             observed=full,
             segments=stretched,
             parameters=torch.cat([fit.parameters, starts.flatten()]),
