@@ -33,7 +33,7 @@ def check(scene: dict[str, Any], **kwargs: Any) -> None:
 @pytest.mark.parametrize("name", ["packed", "sparse_grad"])
 def test_sparse_results_are_not_implemented(scene: dict[str, Any], name: str) -> None:
     with pytest.raises(NotImplementedError) as error:
-        rasterization(**scene, **{name: True})
+        rasterization(**(scene | {name: True}))
     assert str(error.value) == (
         f"`{name}` must be False, but is True.\n  Only dense results are implemented: pass {name}=False."
     )

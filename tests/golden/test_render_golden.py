@@ -88,7 +88,7 @@ def test_depth_modes_of_two_layers() -> None:
     summed = 0.25 * 2 + 0.75 * 0.5 * 4
     alpha = 0.25 + 0.75 * 0.5
     for mode, expected in (("D", [summed]), ("ED", [summed / alpha]), ("RGB+D", [alpha, alpha, alpha, summed])):
-        colors, _, _ = rasterization(**two, render_mode=mode)
+        colors, _, _ = rasterization(**(two | {"render_mode": mode}))
         assert colors[0, 8, 8].tolist() == pytest.approx(expected, abs=2e-4)
 
 

@@ -109,7 +109,7 @@ def test_the_reference_passes_gradcheck() -> None:
     scene["opacities"] = 0.3 + 0.4 * torch.rand(6, dtype=torch.float64)  # thresholds are jumps: stay below them
 
     def render(*tensors: torch.Tensor) -> torch.Tensor:
-        given = scene | dict(zip(names, tensors))
+        given: dict[str, Any] = scene | dict(zip(names, tensors))
         colors, alphas, _ = reference.rasterization(**given, render_mode="RGB+ED", opacity_aware=True)
         return torch.cat([colors, alphas], -1)
 
