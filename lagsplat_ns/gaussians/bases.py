@@ -116,22 +116,34 @@ class GeometricMetric(nn.Module):
     """
 
     gram: Tensor
+    constant_mass: Tensor
 
     def __init__(self, bases: MotionBases, gram: Float[Tensor, "P4 P4"], epsilon: float = 1e-6) -> None:
         super().__init__()
         self.bases, self.epsilon = bases, epsilon
         self.register_buffer("gram", gram)
+        # One part whose angle about a pivot is linear in q has the same inertia everywhere: worth a short cut.
+        self.is_constant = bases.num_bases == 1 and bool(bases.has_pivots) and bases.monomials.degree == 1
+        with torch.no_grad():
+            self.register_buffer("constant_mass", self._mass(gram.new_zeros(bases.latent_dim)))
 
     @property
     def latent_dim(self) -> int:
         return self.bases.latent_dim
 
     def mass_matrix(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d d"]:
+        if self.is_constant:
+            return self.constant_mass.to(q.dtype).expand(*q.shape[:-1], -1, -1)
+        return self._mass(q)
+
+    def _mass(self, q: Tensor) -> Tensor:
         slope = self.bases.jacobian(q)
         unit = torch.eye(self.latent_dim, dtype=q.dtype, device=q.device)
         return slope.transpose(-1, -2) @ self.gram @ slope + self.epsilon * unit
 
     def coriolis_force(self, q: Float[Tensor, "*B d"], qd: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
+        if self.is_constant:
+            return torch.zeros_like(q)
         bent = self.bases.curvature(q, qd) @ self.gram
         return (bent[..., None, :] @ self.bases.jacobian(q))[..., 0, :]
 

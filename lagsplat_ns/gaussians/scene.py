@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
@@ -290,4 +290,3 @@ class LatentScene(nn.Module):
             bases = MotionBases(self.latent_dim, self.spec.num_bases, self.spec.degree, self.spec.has_pivots)
             bases.load_state_dict(self.bases.state_dict())
         return GeometricMetric(bases.double().requires_grad_(False), gram)
-

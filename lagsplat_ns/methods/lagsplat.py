@@ -82,7 +82,7 @@ class LagSplatModel(SplatfactoModel):
         self._timelines = None  # paths may change while training goes on
         return super().train(mode)
 
-    def load_state_dict(self, dict: Mapping[str, Any], **kwargs: Any) -> Any:  # type: ignore[override]  # noqa: A002
+    def load_state_dict(self, dict: Mapping[str, Any], **kwargs: Any) -> Any:  # type: ignore[override]
         prefix = "scene."
         stored = {key[len(prefix) :]: value for key, value in dict.items() if key.startswith(prefix)}
         self.adopt(LatentScene.from_state_dict(stored))

@@ -140,9 +140,7 @@ def _polynomial(motions: Motions, q: np.ndarray, degree: int) -> Embedding:
     bases = MotionBases(q.shape[1], num_bases, degree).double()
     with torch.no_grad():
         bases.angle_coefficients.copy_(torch.from_numpy(coefficients[:, :num_bases]))
-        bases.translation_coefficients.copy_(
-            torch.from_numpy(coefficients[:, num_bases:].reshape(-1, num_bases, 2))
-        )
+        bases.translation_coefficients.copy_(torch.from_numpy(coefficients[:, num_bases:].reshape(-1, num_bases, 2)))
     return _finish(motions, q, bases)
 
 

@@ -20,8 +20,8 @@ from lagsplat_ns.training.compositing import render_over, render_static
 from lagsplat_ns.training.conditional_start import start_conditional
 from lagsplat_ns.training.dynamics import LearnedDynamics, learn_dynamics
 from lagsplat_ns.training.embedding import Embedding, Motions, candidates, embed
-from lagsplat_ns.training.flow_start import FlowStart, start_from_flow
 from lagsplat_ns.training.evaluate import evaluate
+from lagsplat_ns.training.flow_start import FlowStart, start_from_flow
 from lagsplat_ns.training.measure import measure
 from lagsplat_ns.training.report import FitReport
 from lagsplat_ns.training.stages import Stage, StageName
@@ -296,9 +296,7 @@ class SceneFit:
             owners = self._owner(index)
             first, count = self.offsets[owners], np.array([clip.num_train for clip in self.clips])[owners]
             rows = [np.clip(index + shift, first, first + count - 1) for shift in (-1, 0, 1)]
-            neighbors = [
-                embedding(torch.from_numpy(r).to(self.device), scene.frame_motions, sparse=True) for r in rows
-            ]
+            neighbors = [embedding(torch.from_numpy(r).to(self.device), scene.frame_motions, sparse=True) for r in rows]
             terms["bending"] = 0.05 * losses.bending(*neighbors)
         return terms
 
