@@ -66,7 +66,7 @@ class VideoDataManager(FullImageDatamanager[InputDataset]):
 
     def _load_images(
         self, split: Literal["train", "eval"], cache_images_device: Literal["cpu", "gpu"]
-    ) -> list[dict[str, torch.Tensor]]:
+    ) -> list[dict[str, Any]]:
         """Images of a split as tensors on the device, straight from the prepared arrays where they are at hand."""
         outputs = self.train_dataparser_outputs if split == "train" else self.eval_dataset._dataparser_outputs
         dataset = self.train_dataset if split == "train" else self.eval_dataset
