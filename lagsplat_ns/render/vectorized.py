@@ -15,7 +15,7 @@ from torch import Tensor
 from lagsplat_ns.render.reference import project
 
 _TILE = 16
-_MAX_ELEMENTS = 4_000_000  # of a batch's [tiles, Gaussians, pixels]: stays near the cache
+_MAX_ELEMENTS = 1_000_000  # of a batch's [tiles, Gaussians, pixels]: stays near the cache
 
 
 def _tile_lists(projected: dict[str, Tensor], tiles_x: int, tiles_y: int) -> tuple[Tensor, Tensor]:
