@@ -42,7 +42,7 @@ class LagSplatPipeline(VanillaPipeline):
     def __init__(
         self,
         config: LagSplatPipelineConfig,
-        device: str,
+        device: str | torch.device,
         test_mode: Literal["test", "val", "inference"] = "val",
         world_size: int = 1,
         local_rank: int = 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from pathlib import Path
 
@@ -24,9 +25,9 @@ def load_scene(config: Path) -> tuple[LatentScene, PinholeCamera]:
     checkpoint = latest_checkpoint(config)
     try:
         stored = torch.load(checkpoint, map_location="cpu", weights_only=True)["pipeline"]
-    except (RuntimeError, KeyError, EOFError, OSError) as error:
+    except (RuntimeError, KeyError, EOFError, OSError, pickle.UnpicklingError) as error:
         raise ValueError(
-            f"A checkpoint must be readable by torch.load, but {checkpoint} is not ({error}).\n"
+            f"A checkpoint must be readable by torch.load, but {checkpoint} is not ({type(error).__name__}).\n"
             "  Train again, or copy the folder again if it came from another machine."
         ) from error
     state = {
