@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lagsplat_ns.data.prepare import load_prepared, prepare_clips
-from lagsplat_ns.data.sensors import Interpolation, SensorLog, find_sensor_file, read_sensors
+from lagsplat_ns.data.sensors import SensorLog, find_sensor_file, read_sensors
 from lagsplat_ns.data.settings import VideoSettings
 from lagsplat_ns.data.sources import ClipSource
 from tests.video_clips import swinging_disc, write_video
@@ -22,11 +22,10 @@ def _read(
     columns=AUTO,
     offset_s=0.0,
     duration_s=0.3,
-    interpolation: Interpolation = "linear",
 ):
     file = tmp_path / "log.csv"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_sensors(file, columns, interpolation, offset_s, duration_s)
+    return read_sensors(file, columns, "linear", offset_s, duration_s)
 
 
 def test_columns_with_an_input_unit_are_taken_and_named(tmp_path: Path) -> None:
@@ -118,6 +117,8 @@ def test_log_beside_the_clip_reaches_the_prepared_clip(tmp_path: Path) -> None:
     (clip,) = prepare_clips(file, VideoSettings(start=0.2), quiet=True)
     assert clip.sensors is not None
     np.testing.assert_allclose(clip.sensors.at(clip.times_s)[:, 0], 10 * (clip.times_s + 0.2), atol=1e-9)
+    assert clip.notes == ["Inputs from arm.csv: pressure_kPa."]
+    assert clip.warnings == []
     again = load_prepared(clip.folder).sensors
     assert again is not None
     assert (again.names, again.units, again.interpolation) == (("pressure_kPa",), ("kPa",), "linear")

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, UInt8
 
 __all__ = ["estimate_background", "largest_channel", "noise_level", "sample_indices"]
 
-_NUM_SAMPLES = 64
+_NUM_SAMPLES = 48
 _NUM_CANDIDATES = 15
 _EDGE_RATIO = 1.4  # how much stronger an outline has to be in one picture than in the other to decide
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import cv2
 import numpy as np
 from jaxtyping import Bool, Float16, Float64, UInt8
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lagsplat_ns.data.background import estimate_background, noise_level, sample_indices
@@ -25,7 +27,7 @@ from lagsplat_ns.data.timing import order_frames
 
 __all__ = ["PreparedClip", "load_prepared", "prepare_clips"]
 
-_VERSION = 2  # raise it when prepared data changes its meaning
+_VERSION = 3  # raise it when prepared data changes its meaning
 _META = "clip.json"
 
 
@@ -52,12 +54,14 @@ class PreparedClip:
     noise: float = 0.0
     """standard deviation of a static pixel, gray levels of 255"""
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """what was taken from the sensor log, and what was left out or mended"""
 
 
 def prepare_clips(path: Path, settings: VideoSettings | None = None, *, quiet: bool = False) -> list[PreparedClip]:
     """The clips at `path`, from the cache where they were prepared before with the same content and settings.
 
-    Warnings are printed unless `quiet`.
+    Warnings and notes are printed unless `quiet`.
 
     Raises: DataError, MissingDataError.
     """
@@ -67,8 +71,9 @@ def prepare_clips(path: Path, settings: VideoSettings | None = None, *, quiet: b
     clips = []
     for source in find_sources(Path(path)):
         clip = _prepare(source, settings, console)
-        for warning in clip.warnings:
-            console.print(f"[yellow]Warning:[/yellow] {warning}", highlight=False)
+        for label, texts in (("[yellow]Warning:[/yellow]", clip.warnings), ("Note:", clip.notes)):
+            for text in texts:
+                console.print(f"{label} {escape(text)}", highlight=False, soft_wrap=True)
         if clips and clip.frames.shape[1:] != clips[0].frames.shape[1:]:
             first, this = clips[0].frames.shape, clip.frames.shape
             raise data_error(
@@ -102,6 +107,7 @@ def load_prepared(folder: Path) -> PreparedClip:
         folder=folder,
         noise=meta["noise"],
         warnings=meta["warnings"],
+        notes=meta["notes"],
     )
 
 
@@ -149,12 +155,11 @@ def _build(
             "Hold out a smaller share, or use more of the clip.",
         )
 
-    log = None
+    notes: list[str] = []
     if sensor_file is not None:
         log, notes = read_sensors(
             sensor_file, settings.sensor_columns, settings.sensor_interpolation, offset_s, float(times_s[-1])
         )
-        warnings += notes
         if log is not None:
             log.save(folder / "sensors.npz")
 
@@ -198,7 +203,13 @@ def _build(
     np.save(folder / "times_s.npy", times_s)
     np.save(folder / "background.npy", background)
     cv2.imwrite(str(folder / "background.png"), background[..., ::-1])
-    meta = {"source": str(source.path.resolve()), "num_train": num_train, "noise": noise, "warnings": warnings}
+    meta = {
+        "source": str(source.path.resolve()),
+        "num_train": num_train,
+        "noise": noise,
+        "warnings": warnings,
+        "notes": notes,
+    }
     (folder / _META).write_text(json.dumps(meta, indent=1))
 
 
@@ -267,12 +278,14 @@ def _save_motion(frames: np.ndarray, moving: MovingPixels, folder: Path, progres
     count, height, width = frames.shape[:3]
     meter = FlowMeter()
     with (
+        ThreadPoolExecutor(1) as other_core,
         ArrayFile(folder / "masks.npy", (count, height, width), np.bool_) as masks,
         ArrayFile(folder / "flow.npy", (count - 1, height, width, 2), np.float16) as flow,
     ):
         for k in progress.track(range(count), description=f"{name}: moving pixels and flow"):
             frame = np.ascontiguousarray(frames[k])
+            pending = other_core.submit(meter.next, frame)
             masks.append(moving.mask(frame))
-            step = meter.next(frame)
+            step = pending.result()
             if step is not None:
                 flow.append(step)
