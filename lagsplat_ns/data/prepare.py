@@ -253,12 +253,16 @@ def _decode(
     shape = (len(times), *size, 3)
     stored = np.memmap(raw, dtype=np.uint8, mode="r", shape=shape)
     (folder / "frames").mkdir()
-    with ArrayFile(folder / "frames.npy", (len(order), *shape[1:]), np.uint8) as file_of_frames:
-        for k, number in enumerate(order):
-            file_of_frames.append(stored[number])
-            file = folder / "frames" / f"{k:05d}.png"
-            if not cv2.imwrite(str(file), stored[number][..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 1]):
-                raise OSError(f"{file} could not be written.\n  Check that the disk has room, or set `cache_dir`.")
+    with (
+        ThreadPoolExecutor(1) as other_core,
+        ArrayFile(folder / "frames.npy", (len(order), *shape[1:]), np.uint8) as out,
+    ):
+        written = other_core.map(
+            _write_png, [folder / "frames" / f"{k:05d}.png" for k in range(len(order))], (stored[n] for n in order)
+        )
+        for number in order:
+            out.append(stored[number])
+        list(written)  # waits, and raises what a writer raised
     del stored
     raw.unlink()
     return (
@@ -267,6 +271,11 @@ def _decode(
         float(times_s[0]),
         reader.warnings + warnings,
     )
+
+
+def _write_png(file: Path, picture: UInt8[np.ndarray, "H W 3"]) -> None:
+    if not cv2.imwrite(str(file), picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 1]):
+        raise OSError(f"{file} could not be written.\n  Check that the disk has room, or set `cache_dir`.")
 
 
 def _is_inside(time_s: float, settings: VideoSettings) -> bool:
