@@ -27,6 +27,7 @@ ALLOWED = {
     "simulator": {"types", "dynamics", "gaussians", "render", "simulation", "methods"},
     "viewer": {"types", "dynamics", "gaussians", "render", "simulation", "methods", "simulator"},
     "configs": {"methods", "data"},
+    "plugin": set(),
     "evaluation": {"simulator"},
     "cli": {
         "evaluation",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
 import pytest
 import torch
 
 from lagsplat_ns.simulator import Simulator
+from tests.e2e.conftest import run
 
 
 def load_pipeline(config: Path):
@@ -62,19 +62,16 @@ def test_the_disk_can_be_pushed_and_the_wall_cannot(tiny_training: Path) -> None
     assert sim.grip_pixel(grip)[0] > free.grip_pixel(grip)[0] + 0.2
 
 
-def test_resuming_goes_on_from_the_checkpoint(tiny_training: Path) -> None:
+def test_resuming_goes_on_from_the_checkpoint(tiny_training: Path, tmp_path: Path) -> None:
     """nerfstudio trains `max_num_iterations` more steps after a checkpoint."""
-    import yaml
-    from nerfstudio.scripts import train as nerfstudio_train
-
-    config = copy.deepcopy(yaml.load(tiny_training.read_text(), Loader=yaml.Loader))
-    config.load_dir = tiny_training.parent / "nerfstudio_models"
-    config.output_dir, config.timestamp = tiny_training.parent / "resumed", "resumed"
-    config.max_num_iterations = 5
-    nerfstudio_train.main(config)
-    resumed = config.get_base_dir() / "config.yml"
+    run(
+        "ns-train", "lagsplat", "--data", tiny_training.parents[4] / "swing.mp4", "--output-dir", tmp_path,
+        "--vis", "tensorboard", "--load-dir", tiny_training.parent / "nerfstudio_models", "--max-num-iterations", "5",
+        folder=tmp_path,
+    )  # fmt: skip
+    (resumed,) = tmp_path.glob("*/lagsplat/*/config.yml")
     steps = [int(path.stem.split("-")[1]) for path in (resumed.parent / "nerfstudio_models").glob("*.ckpt")]
-    assert max(steps) == 64
+    assert max(steps) == 204
     before, after = Simulator.load(tiny_training), Simulator.load(resumed)
     assert float((before.render() - after.render()).abs().mean()) < 0.02
 
