@@ -67,7 +67,7 @@ def test_a_mass_on_a_spring_stays_linear() -> None:
 
 
 def test_arc_length_has_a_constant_metric() -> None:
-    """Along a parabola, half the squared speed of the tracks is half the squared rate of q to a few percent; the metric knows the rest."""
+    """Along a parabola the tracks' speed per rate of q varies by a few percent; the metric knows the rest."""
     x = 0.4 * np.cos(2 * TIMES)
     found = embed(motions_of(np.zeros((200, 1)), np.stack([x, 1.5 * x**2], -1)[:, None], noise=0.0), 1, PIXEL)
     speed = np.linalg.norm(found.bases.jacobian(torch.from_numpy(found.q)).detach().numpy()[:, 2:, 0], axis=1)

@@ -24,7 +24,7 @@ def moving_card(angles: np.ndarray, centers: np.ndarray, seed: int = 0) -> tuple
         c, s = np.cos(angle), np.sin(angle)
         local = (pixels - center) @ np.array([[c, -s], [s, c]])  # R^T (x - center)
         inside = (np.abs(local[..., 0]) < 17) & (np.abs(local[..., 1]) < 11)
-        where = (local + [18, 12] - 0.5).astype(np.float32)
+        where = (local + np.array([17.5, 11.5])).astype(np.float32)
         painted = cv2.remap(card, where[..., 0], where[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
         frames.append(np.where(inside[..., None], painted, wall))
         masks.append(inside)

@@ -123,6 +123,7 @@ class GeometricMetric(nn.Module):
         self.bases, self.epsilon = bases, epsilon
         self.register_buffer("gram", gram)
         # One part whose angle about a pivot is linear in q has the same inertia everywhere: worth a short cut.
+        self._latest: tuple[Tensor, Tensor] | None = None
         self.is_constant = bases.num_bases == 1 and bool(bases.has_pivots) and bases.monomials.degree == 1
         with torch.no_grad():
             self.register_buffer("constant_mass", self._mass(gram.new_zeros(bases.latent_dim)))
@@ -136,8 +137,16 @@ class GeometricMetric(nn.Module):
             return self.constant_mass.to(q.dtype).expand(*q.shape[:-1], -1, -1)
         return self._mass(q)
 
+    def _slope(self, q: Tensor) -> Tensor:
+        """dm/dq, remembered for the latest q: inertia and Coriolis force are asked for one after the other."""
+        if torch.is_grad_enabled():
+            return self.bases.jacobian(q)
+        if self._latest is None or self._latest[0] is not q:
+            self._latest = (q, self.bases.jacobian(q))
+        return self._latest[1]
+
     def _mass(self, q: Tensor) -> Tensor:
-        slope = self.bases.jacobian(q)
+        slope = self._slope(q)
         unit = torch.eye(self.latent_dim, dtype=q.dtype, device=q.device)
         return slope.transpose(-1, -2) @ self.gram @ slope + self.epsilon * unit
 
@@ -145,7 +154,7 @@ class GeometricMetric(nn.Module):
         if self.is_constant:
             return torch.zeros_like(q)
         bent = self.bases.curvature(q, qd) @ self.gram
-        return (bent[..., None, :] @ self.bases.jacobian(q))[..., 0, :]
+        return (bent[..., None, :] @ self._slope(q))[..., 0, :]
 
 
 def motion_gram(placements: Float[Tensor, "N 2 P4"], weights: Float[Tensor, " N"]) -> Float[Tensor, "P4 P4"]:

@@ -21,6 +21,8 @@ def monomial_exponents(latent_dim: int, degree: int) -> Int[Tensor, "K d"]:
 
 def _evaluate(q: Tensor, exponents: Tensor) -> Tensor:
     """Products of powers: q [*, d], exponents [..., d] (negative ones count as zero coefficients elsewhere)."""
+    if q.shape[-1] == 1:
+        return q.unflatten(-1, (1,) * (exponents.dim() - 1)) ** exponents[..., 0].clamp(min=0)
     highest = int(exponents.max()) if exponents.numel() else 0
     powers = [torch.ones_like(q)]
     for _ in range(max(highest, 0)):
