@@ -75,7 +75,11 @@ def with_damping(damping: RayleighDamping, viscous: float, drag: float = 0.0, dr
 
 
 def pendulum(
-    gravity_over_length: float = 16.0, viscous: float = 0.15, drag: float = 0.0, dry: float = 0.0, torque_gain: float = 0.0
+    gravity_over_length: float = 16.0,
+    viscous: float = 0.15,
+    drag: float = 0.0,
+    dry: float = 0.0,
+    torque_gain: float = 0.0,
 ) -> Mechanism:
     """q'' = -g/l sin q - (c_0 + c_1 |q'| + c_2 / |q'|) q' + gain u."""
     inputs = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import no_type_check
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,8 +16,8 @@ __all__ = ["RayleighDamping"]
 class RayleighDamping(nn.Module):
     """C(q, q') = (c_0 + c_1 |q'|_M + c_2 / |q'|_M) M(q) + G, each coefficient >= 0, c_0 >= floor > 0, G = R R^T.
 
-    c_0 (1/s) is viscous damping in the metric of the motion, c_1 the drag of air at speed (quadratic), c_2 dry friction;
-    |q'|_M = sqrt(q'^T M q' + slow_speed^2) so that all of it is smooth. C is positive definite for every value of the
+    c_0 (1/s) is viscous damping in the metric of the motion, c_1 the drag of air at speed (quadratic), c_2 dry
+    friction; |q'|_M = sqrt(q'^T M q' + slow_speed^2) so that all of it is smooth. C is positive definite for every value of the
     parameters, so energy always decays. Drag and friction are switched on only where the data ask for them.
 
     Free parameters: log of the coefficients that are switched on, then the entries of R if d > 1.
@@ -41,9 +43,8 @@ class RayleighDamping(nn.Module):
         self.register_buffer("prior_factor", torch.ones((), **double))
         self._fixed_extra: Tensor | None = None
 
-    def forward(
-        self, qd: Float[Tensor, "*B d"], mass: Float[Tensor, "*B d d"]
-    ) -> Float[Tensor, "*B d d"]:
+    @no_type_check  # in the innermost loop
+    def forward(self, qd: Float[Tensor, "*B d"], mass: Float[Tensor, "*B d d"]) -> Float[Tensor, "*B d d"]:
         """C from the rates and the mass matrix where the thing is."""
         rates = torch.exp(self.log_rates)
         total = rates[..., 0] + self.floor
@@ -59,6 +60,7 @@ class RayleighDamping(nn.Module):
             result = result + self.extra_damping()
         return result
 
+    @no_type_check  # in the innermost loop
     def extra_damping(self) -> Float[Tensor, "*P d d"]:
         """G, beyond the metric of the motion."""
         if self._fixed_extra is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import no_type_check
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from lagsplat_ns.types import State
 __all__ = ["acceleration", "forward_dynamics", "inverse_dynamics"]
 
 
+@no_type_check  # in the innermost loop
 def acceleration(
     mechanism: Mechanism, q: Tensor, qd: Tensor, generalized_force: Tensor | None = None, inputs: Tensor | None = None
 ) -> Tensor:

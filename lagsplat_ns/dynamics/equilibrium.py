@@ -43,9 +43,7 @@ def rest_state(mechanism: Mechanism, start: Float[Tensor, " d"], max_iterations:
     )
 
 
-def rest_states(
-    mechanism: Mechanism, starts: Float[Tensor, "S d"], tolerance: float = 1e-3
-) -> Float[Tensor, "R d"]:
+def rest_states(mechanism: Mechanism, starts: Float[Tensor, "S d"], tolerance: float = 1e-3) -> Float[Tensor, "R d"]:
     """All different minima of V downhill from several starts, deepest first."""
     found: list[Tensor] = []
     for start in starts:

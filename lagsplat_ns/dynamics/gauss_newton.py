@@ -3,8 +3,9 @@
 Unknowns are the physics p [n] and the state at the start of every window X [W, 2 d]. Residuals: frames against the
 observed path in units of its noise, gaps between windows, and the prior of p. `soft` fits weigh the gaps; `hard` fits
 eliminate all states but those of the segments' starts through the linearized windows, so that each segment becomes one
-exact rollout without ever having been rolled in one piece (which long stretches would not survive far from the solution).
-Source: Bock, "Recent advances in parameter identification for ODE", 1983 (condensing); Nocedal and Wright, section 10.3.
+exact rollout without ever having been rolled in one piece, which long stretches would not survive far from the
+solution.
+Source: Bock, "Recent advances in parameter identification for ODE", 1983 (condensing); Nocedal and Wright, 10.3.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HARD_GAP = 100.0
 
 @dataclass(frozen=True)
 class FitScales:
-    """Sizes in which residuals are measured: noise of q [d], the matching level for rates [d], probes of states [2 d]."""
+    """Sizes of residuals: noise of q [d], the matching level for rates [d]; typical sizes of states [2 d]."""
 
     noise: Tensor
     rate_noise: Tensor
@@ -35,8 +36,8 @@ class FitScales:
 class ShootingFit:
     """Where a fit stands: physics p [n], window starts X [W, 2 d], and how well they explain the frames.
 
-    window_rms [W]: residual of each window over the noise; gap_rms [W]: jump at its end over the noise (0 at a segment's
-    end); residual_rms: over all counted frames; cost: half the sum of squares.
+    window_rms [W]: residual of each window over the noise; gap_rms [W]: jump at its end over the noise (0 at a
+    segment's end); residual_rms: over all counted frames; cost: half the sum of squares.
     """
 
     parameters: Tensor
@@ -125,7 +126,9 @@ class _Problem:
         grid[index[1:], :, index[:-1], :] = coupling.transpose(1, 2)
         return hessian, gradient
 
-    def condensing(self, states: Tensor, by_parameters: Tensor, by_starts: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    def condensing(
+        self, states: Tensor, by_parameters: Tensor, by_starts: Tensor, starts: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """(T, o) with d(p, X) = T d(p, X of segment starts) + o, from windows that must join exactly."""
         n, twice = self.n, 2 * self.d
         firsts = self.windows.first_of_segment.nonzero()[:, 0].tolist()

@@ -145,7 +145,7 @@ class Identified:
     @torch.no_grad()
     def with_parameters(self, parameters: Float[Tensor, " n_p"]) -> Identified:
         """The same identification with other physics and starts, its paths rolled anew."""
-        physics, starts = self._starts(parameters)
+        physics, _ = self._starts(parameters)
         mechanism = copy.deepcopy(self.mechanism)
         mechanism.set_vector(physics)
         result = replace(self, mechanism=mechanism, parameters=parameters.clone())
@@ -166,9 +166,7 @@ class Identified:
             values[segment.clip][rows], rates[segment.clip][rows] = q[w, :count], qd[w, :count]
             used[segment.clip][segment.begin : self.segments[w].end] = True
         return [
-            IdentifiedPath(
-                path.times_s, values[k], rates[k], used[k], path.fitted_frames, _spans(path, used[k])
-            )
+            IdentifiedPath(path.times_s, values[k], rates[k], used[k], path.fitted_frames, _spans(path, used[k]))
             for k, path in enumerate(self.observed)
         ]
 

@@ -6,6 +6,7 @@ Every function maps (a, q, qd, t, h) to (q, qd) at t + h; h is a number or a ten
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import no_type_check
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ ORDERS = {"rk4": 4, "velocity_verlet": 2, "semi_implicit_euler": 1}
 _MAX_ITERATIONS = 50
 
 
+@no_type_check  # in the innermost loop
 def rk4(a: Acceleration, q: Tensor, qd: Tensor, t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """The classical Runge-Kutta step. Order 4; back and forth returns to the start up to O(h^5).
 
@@ -42,6 +44,7 @@ def rk4(a: Acceleration, q: Tensor, qd: Tensor, t: Tensor, h: Tensor) -> tuple[T
     return q + h * (qd + sixth * (a1 + a2 + a3)), qd + sixth * (a1 + 2 * (a2 + a3) + a4)
 
 
+@no_type_check  # in the innermost loop
 def velocity_verlet(a: Acceleration, q: Tensor, qd: Tensor, t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """The symmetric Verlet step; the rate at the end is implicit where forces depend on it. Order 2.
 
@@ -54,6 +57,7 @@ def velocity_verlet(a: Acceleration, q: Tensor, qd: Tensor, t: Tensor, h: Tensor
     return q, _fixed_point(lambda rate: middle + 0.5 * h * a(q, rate, end), middle)
 
 
+@no_type_check  # in the innermost loop
 def semi_implicit_euler(a: Acceleration, q: Tensor, qd: Tensor, t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """q' += h a(q, q'), q += h q'; for h < 0 the adjoint, which undoes a forward step to round-off. Order 1.
 
@@ -67,6 +71,7 @@ def semi_implicit_euler(a: Acceleration, q: Tensor, qd: Tensor, t: Tensor, h: Te
     return q, _fixed_point(lambda rate: qd + h * a(q, rate, start), qd)
 
 
+@no_type_check  # in the innermost loop
 def _fixed_point(update: Callable[[Tensor], Tensor], guess: Tensor) -> Tensor:
     for _ in range(_MAX_ITERATIONS):
         value = update(guess)
@@ -113,6 +118,7 @@ def integrator(name: str, rtol: float = 1e-9, atol: float = 1e-10) -> Integrator
     return adapter
 
 
+@no_type_check  # in the innermost loop
 def driven_acceleration(mechanism: Mechanism, generalized_force: Drive = None, inputs: Drive = None) -> Acceleration:
     """a(q, q', t) of a mechanism under a force and inputs, each constant or a function of time."""
 

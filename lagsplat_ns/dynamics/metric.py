@@ -6,6 +6,8 @@ c_i = sum_jk (dM_ij/dq_k - 1/2 dM_jk/dq_i) q'_j q'_k.
 
 from __future__ import annotations
 
+from typing import no_type_check
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -37,9 +39,11 @@ class ConstantMetric(nn.Module):
     def latent_dim(self) -> int:
         return self.mass.shape[-1]
 
+    @no_type_check  # in the innermost loop
     def mass_matrix(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d d"]:
         return self.mass.to(q.dtype).expand(*q.shape[:-1], -1, -1)
 
+    @no_type_check  # in the innermost loop
     def coriolis_force(self, q: Float[Tensor, "*B d"], qd: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
         return torch.zeros_like(q)
 
@@ -73,11 +77,13 @@ class LearnedMetric(nn.Module):
         entries, slopes = self.last(h), slope @ self.last.weight.T
         return lower_triangle(entries, self.latent_dim), lower_triangle(slopes, self.latent_dim)
 
+    @no_type_check  # in the innermost loop
     def mass_matrix(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d d"]:
         factor, _ = self._factor(q)
         unit = torch.eye(self.latent_dim, dtype=q.dtype, device=q.device)
         return factor @ factor.transpose(-1, -2) + self.epsilon * unit
 
+    @no_type_check  # in the innermost loop
     def coriolis_force(self, q: Float[Tensor, "*B d"], qd: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
         factor, slopes = self._factor(q)
         half = slopes @ factor.transpose(-1, -2)[..., None, :, :]  # [*, k, i, j]

@@ -61,12 +61,14 @@ def describe(identified: Identified, tail_error: float | None, cut_note: str) ->
         spans = [span for span in path.disturbed_s if span[1] > span[0]]
         if spans:
             listed = ", ".join(f"{a:.2f}-{b:.2f} s" for a, b in spans)
-            notes.append(f"Left out, because the thing was disturbed there (a hand, a blow, a wall) or frames are missing: {listed}.")
+            notes.append(
+                f"Left out, because the thing was disturbed there (a hand, a blow, a wall) or frames miss: {listed}."
+            )
     if cut_note:
         notes.append(cut_note)
     number = sum(len(path.disturbed_s) for path in identified.paths)
     if identified.residual_rms > _MISFIT or number > 4 or (tail_error is not None and tail_error > 30):
-        tail = "" if tail_error is None else f"; forecasts of a held-out tail were off by {tail_error:.0f} times the noise"
+        tail = "" if tail_error is None else f"; forecasts of a held-out tail, by {tail_error:.0f} times"
         notes.append(
             "This does not move as one smooth mechanism does: "
             f"rollouts miss the path by {identified.residual_rms:.1f} times its noise{tail}. "

@@ -19,8 +19,8 @@ MIN_FRAMES = 8
 class ObservedPath:
     """The coordinates of one clip at its frames, with noise.
 
-    times_s [T] seconds, increasing, evenly spaced or not; q [T, d]; `inputs` maps times [*] to values [*, m]. Frames from
-    `num_train` on are held out: never fitted, may be NaN, only compared with (default: none).
+    times_s [T] seconds, increasing, evenly spaced or not; q [T, d]; `inputs` maps times [*] to values [*, m]. Frames
+    from `num_train` on are held out: never fitted, may be NaN, only compared with (default: none).
 
     Raises: ValueError if times do not increase, fitted values are not finite, or fewer than 8 frames are to be fitted.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, no_type_check, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -47,6 +47,7 @@ def replaced(module: ModuleType, **tensors: Tensor) -> ModuleType:
     return result
 
 
+@no_type_check  # in the innermost loop
 def solve_positive_definite(matrix: Float[Tensor, "*B d d"], vector: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
     """matrix^-1 vector for small symmetric positive definite matrices; closed form for d <= 2, where it matters."""
     d = vector.shape[-1]
@@ -59,11 +60,13 @@ def solve_positive_definite(matrix: Float[Tensor, "*B d d"], vector: Float[Tenso
     return torch.linalg.solve(matrix, vector)
 
 
+@no_type_check  # in the innermost loop
 def multiply(matrix: Float[Tensor, "*A i j"], vector: Float[Tensor, "*C j"]) -> Float[Tensor, "*D i"]:
     """matrix @ vector with broadcasting batches; faster than matmul for the tiny matrices met here."""
     return (matrix * vector[..., None, :]).sum(-1)
 
 
+@no_type_check  # in the innermost loop
 def lower_triangle(entries: Float[Tensor, "*B n"], d: int) -> Float[Tensor, "*B d d"]:
     """A lower triangular matrix from its d (d + 1) / 2 entries, row by row."""
     if d == 1:

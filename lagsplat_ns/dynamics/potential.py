@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Protocol, runtime_checkable
+from typing import Protocol, no_type_check, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -50,7 +50,7 @@ def term_exponents(latent_dim: int, degree: int) -> list[tuple[int, ...]]:
 class PolynomialPotential(nn.Module):
     """V(q) = 1/2 y^T K y + sum_k theta_k phi_k(s(y)), y = (q - center) / scale, K = A A^T + floor I.
 
-    phi_k are monomials (degree 1 and 3 to `degree`) of softly clipped coordinates s(y) = y (1 + (y / b)^16)^(-1/16) with
+    phi_k are monomials (degree 1 and 3 to `degree`) of softly clipped coordinates s(y) = y (1 + (y / b)^16)^(-1/16),
     b = 2: within the data (|y| <= 1) s(y) = y to 1e-6, outside s stays below b. So the sum is bounded, the quadratic
     form grows without bound, V is coercive for *every* value of the weights, and beyond the data the thing acts as a
     spring. Weights enter linearly with a Gaussian prior that gets tighter with the degree.
@@ -100,6 +100,7 @@ class PolynomialPotential(nn.Module):
     def num_monomials(self) -> int:
         return self.exponents.shape[0]
 
+    @no_type_check  # in the innermost loop
     def stiffness(self) -> Float[Tensor, "*P d d"]:
         """K in scaled coordinates."""
         if self._fixed_stiffness is not None:
@@ -108,9 +109,11 @@ class PolynomialPotential(nn.Module):
         unit = torch.eye(self.latent_dim, dtype=factor.dtype, device=factor.device)
         return factor @ factor.transpose(-1, -2) + self.floor * self.prior_scale * unit
 
+    @no_type_check  # in the innermost loop
     def _scaled(self, q: Tensor) -> Tensor:
         return (q - self.center) / self.scale
 
+    @no_type_check  # in the innermost loop
     def _clipped(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """s(y) and ds/dy."""
         square = (y / self.clip) ** 2
@@ -120,6 +123,7 @@ class PolynomialPotential(nn.Module):
         root = base**-0.0625
         return y * root, root / base
 
+    @no_type_check  # in the innermost loop
     def _powers(self, s: Tensor) -> Tensor:
         """(1, s_i, s_i^2, ...) of every axis in one row, [*, d (degree + 1)]."""
         powers = [torch.ones_like(s), s]
@@ -127,6 +131,7 @@ class PolynomialPotential(nn.Module):
             powers.append(powers[-1] * s)
         return torch.stack(powers, dim=-1).flatten(-2)
 
+    @no_type_check  # in the innermost loop
     def _monomials(self, s: Tensor) -> Tensor:
         powers = self._powers(s)
         result = powers.index_select(-1, self._power_index[:, 0])
@@ -134,6 +139,7 @@ class PolynomialPotential(nn.Module):
             result = result * powers.index_select(-1, self._power_index[:, axis])
         return result  # [*, K]
 
+    @no_type_check  # in the innermost loop
     def _monomial_slopes(self, s: Tensor) -> Tensor:
         powers, axes = self._powers(s), range(self.latent_dim)
         lowered = [powers.index_select(-1, self._slope_index[:, j]) * self._slope_factor[:, j] for j in axes]
@@ -149,6 +155,7 @@ class PolynomialPotential(nn.Module):
             columns.append(product)
         return torch.stack(columns, dim=-1)  # [*, K, d]
 
+    @no_type_check  # in the innermost loop
     def term_slopes(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B K d"]:
         """Gradient of every weighted term: the columns of the regression of the weights."""
         s, slope = self._clipped(self._scaled(q))
@@ -166,6 +173,7 @@ class PolynomialPotential(nn.Module):
             terms = torch.cat([terms, self.extra(self.center + self.scale * s)], dim=-1)
         return 0.5 * (y * multiply(self.stiffness(), y)).sum(-1) + (terms * self.weights).sum(-1)
 
+    @no_type_check  # in the innermost loop
     def gradient(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
         """dV/dq in closed form."""
         quadratic = multiply(self.stiffness(), self._scaled(q)) / self.scale
@@ -195,7 +203,7 @@ class PolynomialPotential(nn.Module):
 
 
 class NeuralPotential(nn.Module):
-    """V(q) = a free network, bounded by tanh, plus a coercive 1/2 k |q|^2: the paper's potential for several rest states.
+    """V(q) = a free network, bounded by tanh, plus a coercive 1/2 k |q|^2: for several rest states.
 
     Source: LaGSplat, arXiv 2608.16324, section on the potential (MLP plus coercive term).
     """
@@ -211,6 +219,7 @@ class NeuralPotential(nn.Module):
         hidden = torch.tanh(self.second(torch.tanh(self.first(q))))
         return self.last(hidden)[..., 0] + 0.5 * self.coercivity * (q * q).sum(-1)
 
+    @no_type_check  # in the innermost loop
     def gradient(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
         """dV/dq in closed form."""
         first = torch.tanh(self.first(q))

@@ -82,7 +82,10 @@ def start_by_regression(
     potential, damping, d = mechanism.potential, mechanism.damping, mechanism.latent_dim
     num_stiff, num_terms = d * (d + 1) // 2, potential.weights.shape[0]
     typical = torch.cat(
-        [multiply(mechanism.mass_matrix(smoothed[s.clip].q[s.begin : s.end]), potential.scale.expand(1, d)) for s in segments]
+        [
+            multiply(mechanism.mass_matrix(smoothed[s.clip].q[s.begin : s.end]), potential.scale.expand(1, d))
+            for s in segments
+        ]
     )
     kappa = float((typical * potential.scale).abs().mean(dim=0).max()) * omega**2
     prior = torch.full((left.shape[1],), 100.0, dtype=left.dtype)

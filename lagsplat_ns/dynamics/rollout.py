@@ -30,7 +30,7 @@ def rollout(
 
     Times may run in either direction, evenly or not. Each interval is cut at `breakpoints_s`, the times at which forces
     or inputs jump, and every piece takes `substeps` steps; method "guarded" chooses them itself (see `guarded_step`).
-    Values exactly at a breakpoint are asked a hair inside the piece, so a force that is 1 for t in [0.2, 0.5) acts there.
+    Values exactly at a breakpoint are asked a hair inside the piece: a force of 1 for t in [0.2, 0.5) acts just there.
     """
     q, qd = start.q, start.qd
     path, rates = [q], [qd]

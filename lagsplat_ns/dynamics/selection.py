@@ -60,9 +60,10 @@ def drop_unsupported_terms(mechanism: Mechanism, parameters: Tensor, information
     """
     potential = mechanism.potential
     assert isinstance(potential, PolynomialPotential)
-    offset = sum(
-        part.parameter_vector().shape[0] for name, part in mechanism._free_parts().items() if name == "metric"
-    ) + potential.stiffness_factor.shape[0]
+    offset = (
+        sum(part.parameter_vector().shape[0] for name, part in mechanism._free_parts().items() if name == "metric")
+        + potential.stiffness_factor.shape[0]
+    )
     degrees = potential.exponents.sum(-1).tolist()
     candidates = {k for k, degree in enumerate(degrees) if degree >= 3}
     level, dropped = math.log(num_values), []

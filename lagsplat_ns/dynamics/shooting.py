@@ -46,7 +46,7 @@ class IdentifyOptions:
 def identify(
     observed: list[ObservedPath],
     metric: nn.Module,
-    options: IdentifyOptions = IdentifyOptions(),  # noqa: B008 (frozen)
+    options: IdentifyOptions = IdentifyOptions(),
     num_inputs: int = 0,
 ) -> Identified:
     """The mechanism in a given metric that best explains the observed paths.
@@ -167,7 +167,9 @@ class _Identification:
         """Starts of new windows from the rolled states of old ones."""
         result = self._start_fit(new, fit.parameters)
         d = self.d
-        q, qd = roll_windows(self.mechanism.with_vector(fit.parameters[None]), fit.starts[:, :d], fit.starts[:, d:], old)
+        q, qd = roll_windows(
+            self.mechanism.with_vector(fit.parameters[None]), fit.starts[:, :d], fit.starts[:, d:], old
+        )
         known = {}
         for w in range(old.num_windows):
             for k in range(int((old.dt[w] > 0).sum()) + 1):
@@ -179,7 +181,13 @@ class _Identification:
         return result
 
     def _soft(
-        self, segments: list[Segment], periods: float, fit: ShootingFit | None, old: Windows | None, robust: bool, gap: float
+        self,
+        segments: list[Segment],
+        periods: float,
+        fit: ShootingFit | None,
+        old: Windows | None,
+        robust: bool,
+        gap: float,
     ) -> tuple[ShootingFit, Windows]:
         length = max(round(periods * self._frames_per_period()), 8)
         windows = cut_windows(self.paths, segments, length, self._substeps())
@@ -251,7 +259,7 @@ class _Identification:
     def _shorter_where_needed(
         self, segments: list[Segment], fit: ShootingFit, windows: Windows, soft_rms: float
     ) -> tuple[list[Segment], ShootingFit, Windows]:
-        """Halves segments as long as one rollout explains them much worse than joined windows do (chaos, model error)."""
+        """Halves segments while one rollout explains them much worse than joined windows (chaos, model error)."""
         shortest = max(2 * round(self._frames_per_period()), 24)
         for _ in range(3):
             if fit.residual_rms <= max(1.5, 2 * soft_rms):
@@ -268,7 +276,9 @@ class _Identification:
             segments = halves
             fit, windows = self._hard(segments, fit, windows)
             longest = max(segment.num_frames for segment in segments) / self._frames_per_period()
-            self.cut_note = f"One rollout does not explain the whole clip; it was fitted in pieces of {longest:.1f} periods."
+            self.cut_note = (
+                f"One rollout does not explain the whole clip; it was fitted in pieces of {longest:.1f} periods."
+            )
         self.mechanism.set_vector(fit.parameters)
         return segments, fit, windows
 
@@ -276,9 +286,7 @@ class _Identification:
         """From here on, noise is what the fit leaves."""
         self.set_noise(self.noise * max(min(fit.residual_rms, 3.0), 0.05))
 
-    def _simplify(
-        self, segments: list[Segment], fit: ShootingFit, windows: Windows
-    ) -> tuple[ShootingFit, Windows]:
+    def _simplify(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> tuple[ShootingFit, Windows]:
         information = physics_information(self.mechanism, fit, windows, self.scales)
         count = int(windows.counts.sum()) * self.d
         if drop_unsupported_terms(self.mechanism, fit.parameters, information, count):
@@ -333,7 +341,7 @@ class _Identification:
                 errors[kind] = self._tail_error(segments, trial, windows) or math.inf
                 damping.is_active[kind] = False
             chosen = min(errors, key=lambda kind: errors[kind])
-            if errors[chosen] > 0.85 * best:
+            if errors[chosen] > (0.85 if len(sizes) == 2 else 0.5) * best:  # two kinds need a strong reason
                 break
             damping.is_active[chosen] = True
             del sizes[chosen]
@@ -348,7 +356,13 @@ class _Identification:
         found: list[Segment] = []
         for whole in self.whole:
             found += undisturbed_segments(
-                self.mechanism, self.paths[whole.clip], whole, self._states(whole.clip), self.scales, width, self._substeps()
+                self.mechanism,
+                self.paths[whole.clip],
+                whole,
+                self._states(whole.clip),
+                self.scales,
+                width,
+                self._substeps(),
             )
         return found
 

@@ -19,7 +19,7 @@ class Smoothed:
 
 
 def _local_fit(times: Tensor, q: Tensor, half: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Cubic through 2 half + 1 frames about every frame: value, rate, acceleration, and residual over its own spread."""
+    """Cubic through 2 half + 1 frames about every frame: value, rate, acceleration, and scaled residual."""
     count = times.shape[0]
     width = min(2 * half + 1, count)
     begin = (torch.arange(count) - half).clamp(0, count - width)

@@ -83,7 +83,7 @@ def undisturbed_segments(
 ) -> list[Segment]:
     """Stretches of a clip in which every window of `width` frames follows the physics up to noise and usual misfit.
 
-    starts [T, 2 d]: smoothed states at the frames. A run of misfitting windows that is hardly longer than a window is one
+    starts [T, 2 d]: smoothed states at the frames. A run of misfitting windows hardly longer than a window is one
     blow, which cuts the clip at its worst frame; a longer one is a disturbed span, less half a window on each side.
     """
     if whole.num_frames < 2 * width:

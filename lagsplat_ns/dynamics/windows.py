@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import no_type_check
 
 import torch
 from torch import Tensor
@@ -23,8 +24,8 @@ _CLIP_SPACING_S = 1e7
 class Windows:
     """Windows of the same number of frames; consecutive ones of a segment share their border frame.
 
-    start_s [W]; dt [W, L] seconds, zero past a window's end; observed [W, L + 1, d]; counts [W, L + 1] one where a frame
-    is compared (every frame once); follows [W] whether the next window continues this one; first_of_segment [W];
+    start_s [W]; dt [W, L] seconds, zero past a window's end; observed [W, L + 1, d]; counts [W, L + 1] one where a
+    frame is compared (every frame once); follows [W] whether the next window continues this one; first_of_segment [W];
     frames [W, L + 1] frame numbers within the clip, clip [W]; inputs of the joined clips, substeps per frame.
     """
 
@@ -91,6 +92,7 @@ def cut_windows(paths: list[ObservedPath], segments: list[Segment], length: int,
     return Windows(start, dt, observed, counts, follows, first, frames, clip, _joined_inputs(paths), substeps)
 
 
+@no_type_check  # in the innermost loop
 def roll_windows(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
     """q and qd [*S, W, L + 1, d] of all windows from starts [*S, W, d]."""
     a = driven_acceleration(mechanism, None, windows.inputs)

@@ -154,7 +154,7 @@ def test_edited_physics_scales_one_term_each() -> None:
 
 
 def test_batched_parameters_match_one_by_one() -> None:
-    """with_vector on a batch of parameters gives what each vector gives alone: what shooting's sensitivities rest on."""
+    """with_vector on a batch of parameters gives what each vector gives alone: shooting rests on it."""
     whole = random_mechanism("constant", 3)
     state = random_state(3)
     vectors = whole.parameter_vector() + 0.1 * torch.randn(5, whole.parameter_vector().shape[0], dtype=torch.float64)
