@@ -24,7 +24,7 @@ from lagsplat_ns.types import Gaussians, State
 
 __all__ = ["Grip", "PinholeCamera", "Simulator"]
 
-Force = tuple[float, float]
+Pair = tuple[float | int, float | int]
 Pull = tuple[Grip, HeldMotion, Tensor]
 
 
@@ -88,7 +88,7 @@ class Simulator:
         self._state = State(self._rest_q.clone(), torch.zeros_like(self._rest_q))
         self.time_s = 0.0
 
-    def seek(self, t: float, *, clip: int = 0) -> None:
+    def seek(self, t: float | int, *, clip: int = 0) -> None:
         """Puts the thing where it is `t` seconds after the clip's first frame.
 
         Inside the clip this is the recorded path; before its start and past its end the dynamics continue it.
@@ -100,7 +100,7 @@ class Simulator:
                 f"`clip` must be one of the {len(self._timelines)} clips of this training, counted from 0, but is "
                 f"{clip}.\n  Pass a smaller number."
             )
-        self._state = self._timelines[clip].state(t)
+        self._state = self._timelines[clip].state(float(t))
         self.time_s = float(t)
 
     def means(self) -> Float[Tensor, "N 3"]:
@@ -113,7 +113,7 @@ class Simulator:
         return float(self._total_energy(self._edited, self._state) / self._unit_of_energy)
 
     # ---- touching it
-    def grab(self, pixel: tuple[float, float], *, camera: PinholeCamera | None = None) -> Grip:
+    def grab(self, pixel: Pair, *, camera: PinholeCamera | None = None) -> Grip:
         """Takes hold of what a pixel shows now; empty where it shows the background.
 
         pixel: (x, y) in pixels of the camera's picture (default: the filming camera), origin top left.
@@ -149,9 +149,9 @@ class Simulator:
     # ---- moving it
     def step(
         self,
-        dt: float,
-        forces: Sequence[tuple[Grip, Force]] = (),
-        inputs: Mapping[str, float] | None = None,
+        dt: float | int,
+        forces: Sequence[tuple[Grip, Pair]] = (),
+        inputs: Mapping[str, float | int] | None = None,
     ) -> None:
         """Lets `dt` seconds pass (dt < 0: runs back), with constant forces on grips and constant inputs.
 
@@ -168,10 +168,10 @@ class Simulator:
             for grip, pull in ((grip, _checked_force(force)) for grip, force in forces)
             if not grip.is_empty
         ]
-        self._state = self._advance(self._state, dt, pulls, self._input_vector(inputs or {}))
+        self._state = self._advance(self._state, float(dt), pulls, self._input_vector(inputs or {}))
         self.time_s += dt
 
-    def edit(self, *, potential: float = 1.0, damping: float = 1.0) -> None:
+    def edit(self, *, potential: float | int = 1.0, damping: float | int = 1.0) -> None:
         """Scales what was learned: forces from the potential (gravity, stiffness) and damping, each 1 as trained.
 
         The recorded path stays; everything outside the recording follows the edited physics.
@@ -184,7 +184,7 @@ class Simulator:
                     f"`{name}` must be a finite scale, zero or more, but is {scale}.\n"
                     "  Pass 1 for the physics as trained, 0.5 for half of it."
                 )
-        self._edited = self._mechanism.with_scales(potential=potential, damping=damping)
+        self._edited = self._mechanism.with_scales(potential=float(potential), damping=float(damping))
         for timeline in self._timelines:
             timeline.forget_rollouts()
 
@@ -226,7 +226,7 @@ class Simulator:
 
         return self._stepper.advance(state, dt, acceleration)
 
-    def _input_vector(self, inputs: Mapping[str, float]) -> Tensor | None:
+    def _input_vector(self, inputs: Mapping[str, float | int]) -> Tensor | None:
         names = self.input_names
         for name, value in inputs.items():
             if name not in names:
@@ -254,7 +254,7 @@ class Simulator:
         return start if start > 0.0 else 1.0
 
 
-def _checked_force(force: Force) -> Tensor:
+def _checked_force(force: Pair) -> Tensor:
     pull = torch.as_tensor(force, dtype=torch.float64)
     if pull.shape != (2,) or not torch.isfinite(pull).all():
         raise ValueError(

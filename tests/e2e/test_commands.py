@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import socket
+import subprocess
+import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lagsplat_ns.cli.videos import read_frames
-from tests.e2e.conftest import run
+from tests.e2e.conftest import SCRIPTS, run
 
 needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ns-render asks for the ffmpeg binary")
 
@@ -75,6 +81,37 @@ def test_rollout_of_a_push(tiny_training: Path, tmp_path: Path) -> None:
     frames, times = read_frames(output)
     assert len(frames) == 11
     assert times[-1] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_viewer_opens(tiny_training: Path) -> None:
+    """The page of the viewer is served; stopped by ending the process that was started."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    viewer = subprocess.Popen(
+        [
+            SCRIPTS / "ns-viewer", "--load-config", str(tiny_training), "--viewer.websocket-port", str(port),
+            "--viewer.websocket-host", "127.0.0.1",
+        ],
+        cwd=folder_of(tiny_training), env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120.0
+        page = b""
+        while time.monotonic() < deadline and viewer.poll() is None and b"<html" not in page:
+            with contextlib.suppress(OSError):
+                page = urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=5).read()
+            time.sleep(0.5)
+        assert viewer.poll() is None, "ns-viewer ended by itself"
+        assert b"<html" in page
+    finally:
+        viewer.terminate()
+        try:
+            viewer.wait(10)
+        except subprocess.TimeoutExpired:
+            viewer.kill()
+            viewer.wait(10)
 
 
 def read_picture(path: Path) -> np.ndarray:
