@@ -11,10 +11,10 @@ from torch.nn.functional import avg_pool2d
 def photometric(
     pictures: Float[Tensor, "F H W 3"], targets: Float[Tensor, "F H W 3"], blur: int = 1
 ) -> Float[Tensor, ""]:
-    """Mean absolute difference, of residuals averaged over blur x blur pixels."""
+    """Mean absolute difference, of residuals averaged over overlapping squares of blur x blur pixels."""
     residual = pictures - targets
     if blur > 1:
-        residual = avg_pool2d(residual.movedim(-1, 1), blur, 1, blur // 2)
+        residual = avg_pool2d(residual.movedim(-1, 1).contiguous(), blur, (blur + 1) // 2)
     return residual.abs().mean()
 
 
