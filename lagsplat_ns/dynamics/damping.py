@@ -17,8 +17,9 @@ class RayleighDamping(nn.Module):
     """C(q, q') = (c_0 + c_1 |q'|_M + c_2 / |q'|_M) M(q) + G, each coefficient >= 0, c_0 >= floor > 0, G = R R^T.
 
     c_0 (1/s) is viscous damping in the metric of the motion, c_1 the drag of air at speed (quadratic), c_2 dry
-    friction; |q'|_M = sqrt(q'^T M q' + slow_speed^2) so that all of it is smooth. C is positive definite for every value of the
-    parameters, so energy always decays. Drag and friction are switched on only where the data ask for them.
+    friction; |q'|_M = sqrt(q'^T M q' + slow_speed^2), so all of it is smooth. C is positive definite for
+    every value of the parameters: energy always decays. Drag and
+    friction are switched on only where the data ask for them.
 
     Free parameters: log of the coefficients that are switched on, then the entries of R if d > 1.
     Law: tests/laws/test_dynamics.py, power balance.
@@ -33,14 +34,13 @@ class RayleighDamping(nn.Module):
     def __init__(self, latent_dim: int, rate: float = 0.1, floor: float = 1e-3) -> None:
         super().__init__()
         self.latent_dim, self.floor = latent_dim, floor
-        double = {"dtype": torch.float64}
-        logs = torch.tensor([rate, 1e-2, 1e-2], **double).log()
+        logs = torch.tensor([rate, 1e-2, 1e-2], dtype=torch.float64).log()
         self.log_rates = nn.Parameter(logs.clone())
-        self.factor = nn.Parameter(torch.zeros(latent_dim * (latent_dim + 1) // 2, **double))
+        self.factor = nn.Parameter(torch.zeros(latent_dim * (latent_dim + 1) // 2, dtype=torch.float64))
         self.register_buffer("is_active", torch.tensor([True, False, False]))
-        self.register_buffer("slow_speed", torch.ones((), **double) * 1e-3)
+        self.register_buffer("slow_speed", torch.ones((), dtype=torch.float64) * 1e-3)
         self.register_buffer("prior_log_rates", logs.clone())
-        self.register_buffer("prior_factor", torch.ones((), **double))
+        self.register_buffer("prior_factor", torch.ones((), dtype=torch.float64))
         self._fixed_extra: Tensor | None = None
 
     @no_type_check  # in the innermost loop

@@ -31,11 +31,10 @@ class InputMap(nn.Module):
         super().__init__()
         self.latent_dim, self.num_inputs, self.kind = latent_dim, num_inputs, kind
         blocks = 1 if kind == "constant" else 1 + latent_dim
-        double = {"dtype": torch.float64}
-        self.weights = nn.Parameter(torch.zeros(blocks, latent_dim, num_inputs, **double))
-        self.register_buffer("center", torch.zeros(latent_dim, **double))
-        self.register_buffer("scale", torch.ones(latent_dim, **double))
-        self.register_buffer("prior_scale", torch.ones(num_inputs, **double))
+        self.weights = nn.Parameter(torch.zeros(blocks, latent_dim, num_inputs, dtype=torch.float64))
+        self.register_buffer("center", torch.zeros(latent_dim, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(latent_dim, dtype=torch.float64))
+        self.register_buffer("prior_scale", torch.ones(num_inputs, dtype=torch.float64))
 
     def forward(self, q: Float[Tensor, "*B d"], u: Float[Tensor, "*U m"]) -> Float[Tensor, "*B d"]:
         if self.kind == "constant":

@@ -81,15 +81,14 @@ class PolynomialPotential(nn.Module):
         exponents = term_exponents(latent_dim, degree)
         num_extra = extra.num_terms if extra is not None else 0
         prior = [_PRIOR_OF_DEGREE.get(sum(e), 0.01) for e in exponents] + [3.0] * num_extra
-        double = {"dtype": torch.float64}
-        self.register_buffer("center", torch.zeros(latent_dim, **double))
-        self.register_buffer("scale", torch.ones(latent_dim, **double))
+        self.register_buffer("center", torch.zeros(latent_dim, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(latent_dim, dtype=torch.float64))
         self.register_buffer("exponents", torch.tensor(exponents, dtype=torch.long), persistent=False)
-        self.register_buffer("prior_scale", torch.ones((), **double))
-        self.register_buffer("prior_of_term", torch.tensor(prior, **double), persistent=False)
+        self.register_buffer("prior_scale", torch.ones((), dtype=torch.float64))
+        self.register_buffer("prior_of_term", torch.tensor(prior, dtype=torch.float64), persistent=False)
         rows, columns = torch.tril_indices(latent_dim, latent_dim)
         self.stiffness_factor = nn.Parameter((rows == columns).to(torch.float64))
-        self.weights = nn.Parameter(torch.zeros(len(prior), **double))
+        self.weights = nn.Parameter(torch.zeros(len(prior), dtype=torch.float64))
         columns = degree * torch.arange(latent_dim) + torch.arange(latent_dim)  # where an axis begins in flat powers
         self.register_buffer("_power_index", self.exponents + columns, persistent=False)
         self.register_buffer("_slope_index", (self.exponents - 1).clamp(min=0) + columns, persistent=False)

@@ -83,6 +83,7 @@ class _Identification:
         self.d, self.num_inputs = observed[0].q.shape[-1], num_inputs
         self.cut_note = ""
         self.tail_error: float | None = None
+        self.residual_after_noise = 1.0
         fitted = torch.cat([path.q[: path.fitted_frames] for path in observed]).double()
         low, high = fitted.amin(0), fitted.amax(0)
         self.range = high - low
@@ -236,6 +237,8 @@ class _Identification:
             fit, windows = self._select_damping(segments, fit, windows)
         if is_smooth:
             segments, fit, windows = self._shorter_where_needed(segments, fit, windows, soft_rms)
+        fit, windows = self._hard(segments, fit, windows, 1e-5)
+        self.mechanism.set_vector(fit.parameters)
         self._noise_from_residual(fit)
         fit, windows = self._simplify(segments, fit, windows)
         fit, windows = self._hard(segments, fit, windows, 1e-6)
@@ -284,15 +287,26 @@ class _Identification:
 
     def _noise_from_residual(self, fit: ShootingFit) -> None:
         """From here on, noise is what the fit leaves."""
-        self.set_noise(self.noise * max(min(fit.residual_rms, 3.0), 0.05))
+        factor = max(min(fit.residual_rms, 3.0), 0.05)
+        self.set_noise(self.noise * factor)
+        self.residual_after_noise = fit.residual_rms / factor
 
     def _simplify(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> tuple[ShootingFit, Windows]:
         information = physics_information(self.mechanism, fit, windows, self.scales)
         count = int(windows.counts.sum()) * self.d
-        if drop_unsupported_terms(self.mechanism, fit.parameters, information, count):
-            fit.parameters = self.mechanism.parameter_vector()
-            fit, windows = self._hard(segments, fit, windows)
-            self.mechanism.set_vector(fit.parameters)
+        prior = self.mechanism.potential.prior_of_term.clone()
+        dropped = drop_unsupported_terms(self.mechanism, fit.parameters, information, count)
+        if dropped:
+            simpler = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
+            simpler, simpler_windows = self._hard(segments, simpler, windows, 1e-5)
+            # The test is a linear estimate: if the frames disagree with it, everything stays.
+            allowed = self.residual_after_noise**2 + 2 * len(dropped) * math.log(count) / count
+            if simpler.residual_rms**2 > allowed:
+                self.mechanism.potential.prior_of_term.copy_(prior)
+                self.mechanism.set_vector(fit.parameters)
+            else:
+                fit, windows = simpler, simpler_windows
+                self.mechanism.set_vector(fit.parameters)
         return fit, windows
 
     def _tail_error(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> float | None:
