@@ -87,17 +87,18 @@ def fill_moving(
     camera: FilmingCamera,
     frame: UInt8[np.ndarray, "H W 3"],
     mask: Bool[np.ndarray, "H W"],
+    chosen: slice,
     seed: int = 0,
 ) -> None:
-    """Place the moving primitives evenly over the thing as one frame shows it."""
+    """Place some of the moving primitives evenly over a part as one frame shows it."""
     rng = np.random.default_rng(seed)
-    count = scene.num_moving
+    count = chosen.stop - chosen.start
     pixels = _scatter(mask.astype(np.float32), count, rng)
     rows, columns = pixels[:, 1].astype(int), pixels[:, 0].astype(int)
     colors = frame[np.clip(rows, 0, mask.shape[0] - 1), np.clip(columns, 0, mask.shape[1] - 1)].astype(np.float32) / 255
     spacing = np.sqrt(max(mask.sum(), 1) / count)
     radii = np.full(count, max(0.8 * spacing, 0.4))
-    _fill(scene, slice(0, count), camera, pixels, colors, radii, MOVING_DEPTHS, 0.0, rng)
+    _fill(scene, chosen, camera, pixels, colors, radii, MOVING_DEPTHS, 0.0, rng)
 
 
 def set_frame_motions(

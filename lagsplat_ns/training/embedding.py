@@ -6,7 +6,7 @@ product G = sum_i w_i A_i^T A_i: principal coordinates, residuals in scene units
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -58,6 +58,8 @@ class Motions:
     translations: Float[np.ndarray, "T P 2"]
     gram: Float[np.ndarray, "P4 P4"]
     origin: Float[np.ndarray, " 2"]
+    points: Float[np.ndarray, "K 2"] | None = None
+    """some places on the moving thing in the reference pose"""
 
     @staticmethod
     def of(scene: LatentScene) -> Motions:
@@ -69,10 +71,21 @@ class Motions:
                 translations.numpy(),
                 gram.cpu().numpy(),
                 scene.bases.origin.double().cpu().numpy(),
+                scene.gauss_params["means"][: scene.num_moving : max(1, scene.num_moving // 100), 0::2]
+                .double()
+                .cpu()
+                .numpy(),
             )
 
     def vectors(self) -> Float[np.ndarray, "T P4"]:
         return motion_vector(torch.from_numpy(self.angles), torch.from_numpy(self.translations)).numpy()
+
+    def path_of(self, point: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "T 2"]:
+        """Where the first basis carries a point of the reference pose."""
+        arm = point - self.origin
+        c, s = np.cos(self.angles[:, 0]), np.sin(self.angles[:, 0])
+        turned = np.stack([c * arm[0] - s * arm[1], s * arm[0] + c * arm[1]], 1)
+        return turned + self.origin + self.translations[:, 0]
 
     def half_gram(self) -> Float[np.ndarray, "P4 P4"]:
         """G^(1/2): turns differences of motion vectors into tracks with Euclidean length."""
@@ -176,24 +189,32 @@ def along_curve(motions: Motions) -> Embedding:
 def about_pivot(motions: Motions, max_residual: float) -> Embedding | None:
     """One rigid part that turns about a fixed point: the angle is q. None where no point stays at rest.
 
-    The pivot is the circle's center of the part's mean path. For parts that look the same from all sides the angle
-    about the pivot replaces the measured one, which the pictures do not determine.
+    The pivot is the center of the circle on which one point of the part moves, the point whose path is most circular.
+    Its angle about the pivot is q: pictures determine it better than the turning of the part itself, which a ball that
+    looks the same from all sides does not show at all.
     """
     if motions.angles.shape[1] != 1:
         return None
-    path = motions.translations[:, 0] + motions.origin  # where the part's origin goes
-    if np.ptp(path, axis=0).max() < 4 * max_residual:
+    points = motions.origin[None] if motions.points is None else motions.points
+    paths = np.stack([motions.path_of(point) for point in points])
+    lengths = np.linalg.norm(np.quantile(paths, 0.95, axis=1) - np.quantile(paths, 0.05, axis=1), axis=1)
+    if lengths.max() < 4 * max_residual:
         return _about_own_center(motions, max_residual)
-    center, radius = _fit_circle(path)
-    turned = np.unwrap(np.arctan2(*(path - center).T[::-1]))
-    gap = np.abs(np.linalg.norm(path - center, axis=1) - radius)
-    if np.sqrt(np.square(np.sort(gap)[: int(0.9 * len(gap))]).mean()) > max_residual:
+    best: tuple[float, np.ndarray, np.ndarray] | None = None
+    for path in paths[lengths >= 0.5 * lengths.max()]:
+        center, radius = _fit_circle(path)
+        gap = np.abs(np.linalg.norm(path - center, axis=1) - radius)
+        error = float(np.sqrt(np.square(np.sort(gap)[: int(0.9 * len(gap))]).mean()))
+        if radius < 10 and (best is None or error < best[0]):
+            best = (error, center, path)
+    if best is None or best[0] > max_residual:
         return None
-    if not np.ptp(turned) > 0.15 or not radius < 10:
+    _, center, path = best
+    angle = np.unwrap(np.arctan2(*(path - center).T[::-1]))
+    if np.ptp(angle) < 0.15:
         return None
-    reference = int(np.argmin(np.abs(motions.angles[:, 0])))
-    angle = turned - turned[reference] + motions.angles[reference, 0]
-    return _pivoting(motions, center, angle)
+    reference = int(np.argmin(np.abs(motions.angles[:, 0] - np.median(motions.angles[:, 0]))))
+    return _pivoting(motions, center, angle - angle[reference] + motions.angles[reference, 0], best[0])
 
 
 def _about_own_center(motions: Motions, max_residual: float) -> Embedding | None:
@@ -205,18 +226,17 @@ def _about_own_center(motions: Motions, max_residual: float) -> Embedding | None
     system = (np.eye(2) - rotation).reshape(-1, 2)
     arm = np.linalg.lstsq(system, motions.translations[:, 0].reshape(-1), rcond=None)[0]
     gap = np.linalg.norm((np.eye(2) - rotation) @ arm - motions.translations[:, 0], axis=1)
-    if np.sqrt(np.square(gap).mean()) > max_residual:
-        return None
-    return _pivoting(motions, motions.origin + arm, angle)
+    error = float(np.sqrt(np.square(gap).mean()))
+    return None if error > max_residual else _pivoting(motions, motions.origin + arm, angle, error)
 
 
-def _pivoting(motions: Motions, pivot: np.ndarray, angle: np.ndarray) -> Embedding:
+def _pivoting(motions: Motions, pivot: np.ndarray, angle: np.ndarray, residual: float) -> Embedding:
     scale, middle = max(np.std(angle), 1e-12), np.median(angle)
     bases = MotionBases(1, 1, 1, has_pivots=True).double()
     with torch.no_grad():
         bases.angle_coefficients.copy_(torch.tensor([[middle], [scale]]))
         bases.pivots.copy_(torch.from_numpy(pivot[None]))
-    return _finish(motions, ((angle - middle) / scale)[:, None], bases)
+    return replace(_finish(motions, ((angle - middle) / scale)[:, None], bases), residual=residual)
 
 
 def _fit_circle(path: np.ndarray) -> tuple[np.ndarray, float]:
@@ -247,7 +267,8 @@ def embed(motions: Motions, latent_dim: int, pixel_size: float) -> Embedding:
 def candidates(motions: Motions, pixel_size: float) -> list[Embedding]:
     """Embeddings worth comparing, fewest coordinates first: those that reach the noise of the tracks, and one more.
 
-    A candidate reaches it when its residual is below 0.35 px or 2 % of the motion's spread.
+    A candidate reaches it when its residual is below 0.35 px or 2 % of the motion's spread. A part on a circle about a
+    fixed pivot needs no more than its angle: what its tracks leave over is a turning that its pictures do not show.
     """
     highest = min(MAX_LATENT_DIM, 3 * motions.angles.shape[1], max(1, len(motions.angles) // 8))
     found: list[Embedding] = []
@@ -256,6 +277,6 @@ def candidates(motions: Motions, pixel_size: float) -> list[Embedding]:
         if found and candidate.residual > 0.6 * found[-1].residual:
             continue  # one more coordinate explains little more
         found.append(candidate)
-        if candidate.residual < max(0.35 * pixel_size, 0.02 * candidate.spread):
+        if candidate.has_pivots or candidate.residual < max(0.35 * pixel_size, 0.02 * candidate.spread):
             break
     return found

@@ -21,13 +21,14 @@ from lagsplat_ns.training.conditional_start import start_conditional
 from lagsplat_ns.training.dynamics import LearnedDynamics, learn_dynamics
 from lagsplat_ns.training.embedding import Embedding, Motions, candidates, embed
 from lagsplat_ns.training.evaluate import evaluate
-from lagsplat_ns.training.flow_start import FlowStart, start_from_flow
+from lagsplat_ns.training.flow_start import FlowStart, parts_from_flow, start_from_flow, uncovered
 from lagsplat_ns.training.measure import measure
 from lagsplat_ns.training.report import FitReport
 from lagsplat_ns.training.stages import Stage, StageName
 
-_RIGID_COVERAGE = 0.75
-"""share of the moving pixels that one rigid motion has to explain before more bases are tried"""
+_MOST_BASES = 4
+_SKINNING_START = 4.0
+"""logit of a primitive's own part when training begins"""
 
 
 @dataclass
@@ -37,7 +38,7 @@ class FitOptions:
     latent_dim: int | None = None
     """number of latent coordinates; None: found from the tracks, 1 to 4"""
     num_bases: int | None = None
-    """number of rigid motion bases; None: one where one rigid motion explains the moving pixels, else four"""
+    """number of rigid motion bases; None: as many rigid parts as explain the moving pixels, 1 to 4"""
     num_static: int = 6000
     """Gaussians of the static background at 256 x 256 pixels; other sizes in proportion"""
     max_moving: int = 1500
@@ -71,7 +72,7 @@ class SceneFit:
         self.train_frames = np.concatenate(
             [np.arange(clip.num_train) + start for clip, start in zip(clips, self.offsets[:-1], strict=True)]
         )
-        self.starts: list[FlowStart] | None = None
+        self.starts: list[list[FlowStart]] | None = None
         self.background = torch.from_numpy(np.array(clips[0].background)).to(device).float() / 255
         self.learned: LearnedDynamics | None = None
 
@@ -97,10 +98,9 @@ class SceneFit:
     def initial_spec(self) -> SceneSpec:
         """Shapes before anything was learned: sizes from the picture and from the moving pixels."""
         options, clip = self.options, self.clips[0]
-        start = self.flow_starts()[0]
-        num_bases = options.num_bases or (1 if start.coverage >= _RIGID_COVERAGE else 4)
-        mask = self._reference_mask()
-        num_moving = int(np.clip(mask.sum() / 1.2, 60, options.max_moving))
+        num_bases = options.num_bases or len(self.flow_starts()[0])
+        areas = [mask.sum() for mask in self._part_masks()]
+        num_moving = int(np.clip(sum(areas) / 1.2, 60, options.max_moving))
         height, width = clip.background.shape[:2]
         num_static = max(200, int(options.num_static * height * width / 256**2))
         names = () if clip.sensors is None else tuple(clip.sensors.names)
@@ -110,22 +110,35 @@ class SceneFit:
             num_bases=num_bases, metric=options.metric, num_inputs=len(names), input_names=names,
         )  # fmt: skip
 
-    def flow_starts(self) -> list[FlowStart]:
+    def flow_starts(self) -> list[list[FlowStart]]:
+        """Rigid parts of every clip: found in the first one, found again in the others."""
         if self.starts is None:
             begun = time.perf_counter()
             self.starts = []
             for clip in self.clips:
                 n = clip.num_train
-                template = None if not self.starts else (self.clips[0].frames[self.starts[0].reference], self.starts[0])
-                self.starts.append(
-                    start_from_flow(clip.frames[:n], clip.masks[:n], clip.flow[: n - 1], template=template)
-                )
+                seen = (clip.frames[:n], np.array(clip.masks[:n]), clip.flow[: n - 1])
+                if not self.starts:
+                    self.starts.append(parts_from_flow(*seen, max_parts=self.options.num_bases or _MOST_BASES))
+                    continue
+                templates = [(self.clips[0].frames[part.reference], part) for part in self.starts[0]]
+                self.starts.append([start_from_flow(*seen, template=template) for template in templates])
             self.log.seconds["flow start"] = time.perf_counter() - begun
         return self.starts
 
-    def _reference_mask(self) -> np.ndarray:
-        clip, reference = self.clips[0], self.flow_starts()[0].reference
-        return appearance.object_mask(clip.frames[reference], clip.background, clip.masks[reference])
+    def _part_masks(self) -> list[np.ndarray]:
+        """Pixels of every part in its reference frame of the first clip, without those of the parts before it."""
+        clip, parts = self.clips[0], self.flow_starts()[0]
+        masks = []
+        for k, part in enumerate(parts):
+            left = clip.masks[part.reference]
+            for other in parts[:k]:
+                left = uncovered(other.at([part.reference]), left[None])[0]
+            grown = appearance.object_mask(clip.frames[part.reference], clip.background, left)
+            for other in parts[:k]:
+                grown = uncovered(other.at([part.reference]), grown[None])[0]
+            masks.append(grown if grown.any() else left)
+        return masks
 
     def enter(self, stage: StageName, scene: LatentScene) -> LatentScene:
         """Prepare a stage; returns the scene to train on, a new one where shapes change."""
@@ -146,21 +159,29 @@ class SceneFit:
         return scene
 
     def _place_moving(self, scene: LatentScene) -> None:
-        clip, starts = self.clips[0], self.flow_starts()
-        appearance.fill_moving(
-            scene, self.camera, clip.frames[starts[0].reference], self._reference_mask(), self.options.seed
-        )
+        """Fill every part's Gaussians from its reference frame, and set the motions that carry them."""
+        clip, parts, masks = self.clips[0], self.flow_starts()[0], self._part_masks()
         num_bases, total = scene.spec.num_bases, int(self.offsets[-1])
+        shares = np.cumsum([0.0] + [mask.sum() for mask in masks]) / sum(mask.sum() for mask in masks)
+        edges = np.round(shares * scene.num_moving).astype(int)
+        skinning = np.zeros((scene.num_gaussians, num_bases))
+        for k, (part, mask) in enumerate(zip(parts, masks, strict=True)):
+            rows = slice(edges[k], edges[k + 1])
+            appearance.fill_moving(scene, self.camera, clip.frames[part.reference], mask, rows, self.options.seed + k)
+            skinning[rows, k] = _SKINNING_START
         angles, shifts = np.zeros((total, num_bases)), np.zeros((total, num_bases, 2))
-        for start, offset in zip(starts, self.offsets[:-1], strict=True):
-            rows = slice(offset, offset + len(start.angles))
-            angles[rows], shifts[rows] = start.angles[:, None], start.translations[:, None]
-        if num_bases > 1:  # bases must differ before they can part
-            angles += 0.01 * self.rng.standard_normal(angles.shape)
-            with torch.no_grad():
-                noise = 0.1 * self.rng.standard_normal(tuple(scene.gauss_params["skinning"].shape))
-                scene.gauss_params["skinning"].copy_(torch.from_numpy(noise))
-        appearance.set_frame_motions(scene, self.camera, starts[0].origin, angles, shifts)
+        origin = parts[0].origin
+        for starts, offset in zip(self.flow_starts(), self.offsets[:-1], strict=True):
+            for k in range(num_bases):
+                start = starts[min(k, len(starts) - 1)].about(origin)
+                rows = slice(offset, offset + len(start.angles))
+                angles[rows, k], shifts[rows, k] = start.angles, start.translations
+        if num_bases > len(parts):  # more bases than parts were asked for: they must differ before they can part
+            angles[:, len(parts) :] += 0.01 * self.rng.standard_normal((total, num_bases - len(parts)))
+            skinning += 0.1 * self.rng.standard_normal(skinning.shape)
+        with torch.no_grad():
+            scene.gauss_params["skinning"].copy_(torch.from_numpy(skinning))
+        appearance.set_frame_motions(scene, self.camera, origin, angles, shifts)
 
     def _enter_kinematics(self, scene: LatentScene) -> LatentScene:
         self._freeze_background(scene)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
+
+_FEWEST_PIXELS = 12
+"""moving pixels of a frame that make a part worth looking for"""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,16 @@ class FlowStart:
     translations: Float[np.ndarray, "T 2"]
     points: Float[np.ndarray, "K 2"]
     coverage: float
+
+    def at(self, frames: list[int]) -> FlowStart:
+        """The same part in some frames only."""
+        return replace(self, angles=self.angles[frames], translations=self.translations[frames])
+
+    def about(self, origin: Float[np.ndarray, " 2"]) -> FlowStart:
+        """The same motions written about another origin."""
+        arm = origin - self.origin
+        turned = np.stack([_rotation(angle) @ arm for angle in self.angles])
+        return replace(self, origin=origin, translations=self.translations + turned - arm)
 
 
 def reference_frame(masks: Bool[np.ndarray, "T H W"], flow: Float[np.ndarray, "S H W 2"]) -> int:
@@ -176,13 +189,47 @@ def start_from_flow(
     return FlowStart(reference, thing.origin, angles, shifts, thing.points, coverage)
 
 
-def _coverage(mask: np.ndarray, placed: np.ndarray) -> float | None:
-    """Share of a frame's moving pixels within two pixels of a carried point."""
-    if not mask.any():
-        return None
-    height, width = mask.shape
+def _footprint(placed: np.ndarray, shape: tuple[int, ...]) -> Bool[np.ndarray, "H W"]:
+    """Pixels within two pixels of the points."""
+    height, width = shape
     inside = (placed[:, 0] >= 0) & (placed[:, 0] < width) & (placed[:, 1] >= 0) & (placed[:, 1] < height)
-    hit = np.zeros(mask.shape, np.uint8)
+    hit = np.zeros(shape, np.uint8)
     hit[placed[inside, 1].astype(int), placed[inside, 0].astype(int)] = 1
-    hit = cv2.dilate(hit, np.ones((5, 5), np.uint8))
-    return float((hit[mask] > 0).mean())
+    return cv2.dilate(hit, np.ones((5, 5), np.uint8)) > 0
+
+
+def _coverage(mask: np.ndarray, placed: np.ndarray) -> float | None:
+    """Share of a frame's moving pixels on the footprint of the points; None for a frame without any."""
+    return float(_footprint(placed, mask.shape)[mask].mean()) if mask.any() else None
+
+
+def uncovered(start: FlowStart, masks: Bool[np.ndarray, "T H W"]) -> Bool[np.ndarray, "T H W"]:
+    """Moving pixels that the carried points of a start do not explain."""
+    left = masks.copy()
+    for t in range(len(masks)):
+        placed = (start.points - start.origin) @ _rotation(start.angles[t]).T + start.origin + start.translations[t]
+        left[t] &= ~_footprint(placed, masks.shape[1:])
+    return left
+
+
+def parts_from_flow(
+    frames: UInt8[np.ndarray, "T H W 3"],
+    masks: Bool[np.ndarray, "T H W"],
+    flow: Float[np.ndarray, "S H W 2"],
+    max_parts: int,
+    enough: float = 0.88,
+) -> list[FlowStart]:
+    """Rigid parts one after the other, each on the moving pixels that those before it leave unexplained.
+
+    Ends when `enough` of the moving pixels are explained in the usual frame, or at `max_parts`.
+    """
+    parts: list[FlowStart] = []
+    left = masks
+    total = masks.reshape(len(masks), -1).sum(1)
+    while len(parts) < max_parts:
+        parts.append(start_from_flow(frames, left, flow))
+        left = uncovered(parts[-1], left)
+        remaining = left.reshape(len(left), -1).sum(1)
+        if np.median(remaining[total > 0] / total[total > 0]) <= 1.0 - enough or remaining.max() < _FEWEST_PIXELS:
+            break
+    return parts
