@@ -9,7 +9,7 @@ import torch
 
 from lagsplat_ns.simulator import Simulator
 from tests.e2e.conftest import run
-from tests.e2e.tiny_clip import write_tiny_clip
+from tests.e2e.tiny_clip import START, write_tiny_clip
 
 pytestmark = pytest.mark.device
 
@@ -26,7 +26,7 @@ def test_training_on_cuda_gives_a_thing_that_can_be_pushed(tmp_path: Path) -> No
     sim = Simulator.load(config)
     assert sim.scene.is_moving.device.type == "cuda"
     sim.seek(0.0)
-    grip = sim.grab((55.2, 35.5))
+    grip = sim.grab(START)
     sim.step(0.2, forces=[(grip, (3.0, 0.0))])
     picture = sim.render()
     assert picture.device.type == "cuda"

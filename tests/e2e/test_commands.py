@@ -17,6 +17,7 @@ import pytest
 
 from lagsplat_ns.cli.videos import read_frames
 from tests.e2e.conftest import SCRIPTS, run
+from tests.e2e.tiny_clip import START
 
 needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ns-render asks for the ffmpeg binary")
 
@@ -74,8 +75,8 @@ def test_rollout_of_a_push(tiny_training: Path, tmp_path: Path) -> None:
     output = tmp_path / "a folder" / "pushed #1.mp4"
     printed = run(
         "lagsplat", "rollout", "--load-config", tiny_training, "--output", output, "--start", "0", "--end", "1",
-        "--fps", "10", "--push.pixel", "55.2", "35.5", "--push.force", "8", "0", "--push.start", "0", "--push.end",
-        "0.3", folder=tmp_path,
+        "--fps", "10", "--push.pixel", str(START[0]), str(START[1]), "--push.force", "8", "0", "--push.start", "0",
+        "--push.end", "0.3", folder=tmp_path,
     )  # fmt: skip
     assert "11 frames from 0 s to 1 s" in printed
     frames, times = read_frames(output)

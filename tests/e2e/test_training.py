@@ -9,6 +9,7 @@ import torch
 
 from lagsplat_ns.simulator import Simulator
 from tests.e2e.conftest import run
+from tests.e2e.tiny_clip import START
 
 
 def load_pipeline(config: Path):
@@ -53,8 +54,7 @@ def test_the_disk_can_be_pushed_and_the_wall_cannot(tiny_training: Path) -> None
     sim = Simulator.load(tiny_training)
     sim.seek(0.0)
     assert sim.grab((2.5, 60.5)).is_empty
-    x, y = 32 + 36 * 0.644, 8 + 36 * 0.765  # the disk's center at the first frame: 0.7 rad
-    grip = sim.grab((x, y))
+    grip = sim.grab(START)
     assert not grip.is_empty
     free = Simulator.load(tiny_training)
     free.step(0.2)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-SIDE, FRAMES, RATE = 64, 40, 20.0
+SIDE, FRAMES, RATE = 64, 45, 30.0
+START = (49.3, 39.6)  # the disk's center at the first frame, pixels
 
 
 def write_tiny_clip(path: Path) -> Path:
-    """Writes two seconds of a swinging disk, 64 x 64 pixels."""
+    """Writes one and a half seconds of a swinging disk, 64 x 64 pixels."""
     from lagsplat_ns.cli.videos import write_mp4
 
     y, x = np.mgrid[0:SIDE, 0:SIDE] + 0.5
@@ -19,7 +20,7 @@ def write_tiny_clip(path: Path) -> Path:
     wall = 150 + 25 * np.sin(0.7 * x) * np.cos(0.5 * y) + 12 * rng.standard_normal((SIDE, SIDE))
 
     def picture(time_s: float) -> np.ndarray:
-        angle = 0.7 * math.exp(-0.1 * time_s) * math.cos(2 * math.pi * time_s / 1.1)
+        angle = 0.5 * math.exp(-0.1 * time_s) * math.cos(2 * math.pi * time_s / 1.5)
         center_x, center_y = 32 + 36 * math.sin(angle), 8 + 36 * math.cos(angle)
         u, v = x - center_x, y - center_y
         a, b = math.cos(angle) * u - math.sin(angle) * v, math.sin(angle) * u + math.cos(angle) * v
