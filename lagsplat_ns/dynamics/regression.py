@@ -75,9 +75,12 @@ def start_by_regression(
     Cubic and higher terms are held down by their prior; the regression only has to land where shooting converges.
     """
     omega = angular_frequency(smoothed, segments)
-    pieces = [
-        _weak_rows(mechanism, paths[s.clip], smoothed[s.clip], s, 1.5 / omega) for s in segments if s.num_frames >= 8
-    ]
+    pieces = []
+    for s in segments:
+        if s.num_frames >= 8:
+            duration = float(paths[s.clip].times_s[s.end - 1] - paths[s.clip].times_s[s.begin])
+            half = min(1.5 / omega, 0.2 * duration)  # a clip shorter than a swing still gives several rows
+            pieces.append(_weak_rows(mechanism, paths[s.clip], smoothed[s.clip], s, half))
     left, right = torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
     potential, damping, d = mechanism.potential, mechanism.damping, mechanism.latent_dim
     num_stiff, num_terms = d * (d + 1) // 2, potential.weights.shape[0]

@@ -48,7 +48,7 @@ class LagSplatPipeline(VanillaPipeline):
         local_rank: int = 0,
         grad_scaler: Any = None,
     ) -> None:
-        super().__init__(config, device, test_mode, world_size, local_rank, grad_scaler)
+        super().__init__(config, str(device), test_mode, world_size, local_rank, grad_scaler)
         if torch.device(device).type == "cpu":
             # The renderer has threads of its own; torch's would fight with them for the cores, at several times the cost.
             torch.set_num_threads(1)

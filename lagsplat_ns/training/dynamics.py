@@ -19,6 +19,10 @@ from lagsplat_ns.dynamics.shooting import IdentifyOptions, identify
 from lagsplat_ns.gaussians.scene import LatentScene
 
 
+_MISFIT = 3.0
+"""residual of rolled paths over the noise of the observed ones from which they are no longer believed"""
+
+
 @dataclass(frozen=True)
 class LearnedDynamics:
     """A mechanism with the paths of all clips, joined along time.
@@ -31,7 +35,21 @@ class LearnedDynamics:
     q: Float[np.ndarray, "T d"]
     qd: Float[np.ndarray, "T d"]
     is_used: Bool[np.ndarray, " T"]
+    is_forecast: Bool[np.ndarray, " T"]
     identified: Identified
+
+    @property
+    def is_one_mechanism(self) -> bool:
+        """Whether the rolled paths stay near the observed ones."""
+        return self.identified.residual_rms < _MISFIT
+
+    def recorded(self, observed: Float[np.ndarray, "T d"]) -> tuple[np.ndarray, np.ndarray]:
+        """q and qd [T, d] to show: the rolled path, but what was observed where no physics was found to hold.
+
+        Those are the disturbed spans, and the whole training part if the thing does not move as one smooth mechanism.
+        """
+        is_rolled = self.is_forecast | (self.is_used & self.is_one_mechanism)
+        return np.where(is_rolled[:, None], self.q, observed), self.qd
 
 
 def _inputs_of(clip: PreparedClip, names: Sequence[str]) -> InputFunction | None:
@@ -80,4 +98,5 @@ def learn_dynamics(
             "  Give fewer latent coordinates: --pipeline.model.latent-dim 1, or a longer clip."
         )
     is_used = np.concatenate([p.is_used.numpy() for p in identified.paths])
-    return LearnedDynamics(identified.mechanism, q, qd, is_used, identified)
+    is_forecast = np.concatenate([np.arange(len(p.q)) >= p.num_train for p in identified.paths])
+    return LearnedDynamics(identified.mechanism, q, qd, is_used, is_forecast, identified)

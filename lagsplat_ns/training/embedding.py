@@ -141,9 +141,9 @@ def principal_coordinates(motions: Motions, latent_dim: int) -> Float[np.ndarray
     for _ in range(4):
         center = (weights[:, None] * whitened).sum(0) / weights.sum()
         _, values, axes = np.linalg.svd((whitened - center) * np.sqrt(weights)[:, None], full_matrices=False)
-        scores = (whitened - center) @ axes[:latent_dim].T
+        scores: np.ndarray = (whitened - center) @ axes[:latent_dim].T
         weights = _robust_weights(np.linalg.norm(whitened - center - scores @ axes[:latent_dim], axis=1))
-    return scores / max(values[0] / np.sqrt(weights.sum()), 1e-12)
+    return np.asarray(scores / max(values[0] / np.sqrt(weights.sum()), 1e-12))
 
 
 def _polynomial(motions: Motions, q: np.ndarray, degree: int) -> Embedding:

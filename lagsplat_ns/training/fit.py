@@ -276,11 +276,12 @@ class SceneFit:
         self._measure(scene)
         path = scene.frame_q.double().cpu().numpy()
         learned = learn_dynamics(scene, self.clips, path, [clip.num_train for clip in self.clips])
+        q, qd = learned.recorded(path)
         scene.mechanism = learned.mechanism.to(self.device).requires_grad_(False)
         scene.spec = replace(scene.spec, has_mechanism=True, potential_degree=learned.mechanism.potential.degree)
-        scene.frame_q.copy_(torch.from_numpy(learned.q))
-        scene.path_q.copy_(torch.from_numpy(learned.q))
-        scene.path_qd.copy_(torch.from_numpy(learned.qd))
+        scene.frame_q.copy_(torch.from_numpy(q))
+        scene.path_q.copy_(torch.from_numpy(q))
+        scene.path_qd.copy_(torch.from_numpy(qd))
         self.learned = learned
         return scene
 
