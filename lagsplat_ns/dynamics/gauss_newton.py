@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.dynamics.options import Budget
 from lagsplat_ns.dynamics.windows import Windows, roll_windows, sensitivities
 
 __all__ = ["FitScales", "ShootingFit", "fit_windows", "physics_information"]
@@ -72,7 +73,10 @@ class _Problem:
         d = self.d
         moved = self.mechanism.with_vector(parameters[:, None])
         q, qd = roll_windows(moved, starts[..., :d], starts[..., d:], self.windows)
-        frames, gaps = self.residuals(torch.cat([q, qd], dim=-1), starts)
+        return self.costs_of(*self.residuals(torch.cat([q, qd], dim=-1), starts), parameters)
+
+    def costs_of(self, frames: Tensor, gaps: Tensor, parameters: Tensor) -> Tensor:
+        """Half the weighted sums of squares [*S] of residuals that are known."""
         prior = ((parameters - self.mean) / self.spread).square().sum(-1)
         total = (self.frame_weight * frames.square().sum((-2, -1))).sum(-1)
         total = total + (self.gap_weight * gaps.square().sum(-1)).sum(-1)
@@ -162,24 +166,30 @@ def fit_windows(
     fit_physics: bool = True,
     max_iterations: int = 25,
     tolerance: float = 1e-5,
+    budget: Budget | None = None,
 ) -> ShootingFit:
     """The least squares fit of physics and window starts; see the module's text for `soft` and `hard`.
 
-    It ends when an iteration lowers the cost by less than the share `tolerance`.
+    It ends when an iteration lowers the cost by less than the share `tolerance`, or the budget is spent.
     """
     problem = _Problem(mechanism, windows, scales, _HARD_GAP if is_hard else gap_weight)
     p, x, n, d = start.parameters.clone(), start.starts.clone(), problem.n, problem.d
-    damping, cost = 1e-3 if not is_hard else 1e-6, float(problem.costs(p[None], x[None])[0])
+    damping, cost = 1e-3 if not is_hard else 1e-6, float("inf")
+    num_steps = windows.dt.shape[1] * windows.substeps
     frames, gaps, rms = torch.zeros(0), torch.zeros(0), float("inf")
     for iteration in range(max_iterations + 1):
         states, by_p, by_x = sensitivities(mechanism, p, x, windows, problem.spread, scales.state_probes)
         frames, gaps = problem.residuals(states, x)
         rms = float((frames.square().sum() / (windows.counts.sum() * d)).sqrt())
-        if iteration == max_iterations or (is_hard and rms < 0.02 and float(gaps.abs().max()) < 0.02):
+        if budget is not None:
+            budget.spend(num_steps, (1 + n + 2 * d) * windows.num_windows, d)
+        is_over = iteration == max_iterations or (budget is not None and budget.is_spent)
+        if is_over or (is_hard and rms < 0.02 and float(gaps.abs().max()) < 0.02):
             break
         if is_robust:
             problem.reweigh(frames, gaps)
-            cost = float(problem.costs(p[None], x[None])[0])
+        if is_robust or iteration == 0:
+            cost = float(problem.costs_of(frames, gaps, p))
         hessian, gradient = problem.normal_equations(states, by_p, by_x, p, x)
         offset = torch.zeros_like(gradient)
         transform = None
@@ -205,6 +215,8 @@ def fit_windows(
             break
         steps = torch.stack(moves)
         costs = problem.costs(p + steps[:, :n], x + steps[:, n:].view(len(moves), *x.shape))
+        if budget is not None:
+            budget.spend(num_steps, len(moves) * windows.num_windows, d)
         best = int(costs.argmin())
         if not float(costs[best]) < cost:
             break

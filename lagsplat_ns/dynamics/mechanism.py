@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -25,6 +26,11 @@ class Mechanism(nn.Module):
     Source: LaGSplat, arXiv 2608.16324, dissipative Euler-Lagrange equation.
     Law: tests/laws/test_dynamics.py.
     """
+
+    metric: Any
+    potential: Any
+    damping: Any
+    inputs: Any
 
     def __init__(
         self, metric: nn.Module, potential: nn.Module, damping: nn.Module, inputs: nn.Module | None = None

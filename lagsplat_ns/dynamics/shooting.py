@@ -4,49 +4,30 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lagsplat_ns.dynamics.equilibrium import rest_state
-from lagsplat_ns.dynamics.gauss_newton import FitScales, ShootingFit, fit_windows, physics_information
+from lagsplat_ns.dynamics.fits import WindowFits
+from lagsplat_ns.dynamics.gauss_newton import ShootingFit, physics_information
 from lagsplat_ns.dynamics.identified import Identified
-from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.notes import describe
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
-from lagsplat_ns.dynamics.potential import PolynomialPotential
-from lagsplat_ns.dynamics.regression import angular_frequency, start_by_regression
+from lagsplat_ns.dynamics.options import IdentifyOptions
+from lagsplat_ns.dynamics.regression import start_by_regression
 from lagsplat_ns.dynamics.selection import drop_unsupported_terms, recenter
-from lagsplat_ns.dynamics.smoothing import Smoothed, noise_level, smooth
 from lagsplat_ns.dynamics.spans import undisturbed_segments
 from lagsplat_ns.dynamics.windows import Windows, cut_windows, roll_windows
 
 __all__ = ["IdentifyOptions", "identify"]
 
 
-@dataclass(frozen=True)
-class IdentifyOptions:
-    """How to identify."""
-
-    degree: int | None = None
-    """highest power in the potential; by default 8 for one degree of freedom and 6 for several"""
-    find_disturbed: bool = True
-    """leave out spans that do not follow the physics of the rest (a hand, a blow)"""
-    select_damping: bool = True
-    """try air drag and dry friction, and keep what makes a held-out tail of the fitted part better"""
-    window_periods: tuple[float, ...] = (1 / 6, 0.42, 0.84)
-    """lengths of the shooting windows, in typical periods; each fit starts from the one before"""
-    min_noise: float = 2e-5
-    """noise that is assumed at least, as a share of the range of q"""
-    max_iterations: int = 25
-    """Gauss-Newton iterations of each fit at most"""
-
-
 def identify(
     observed: list[ObservedPath],
     metric: nn.Module,
-    options: IdentifyOptions = IdentifyOptions(),
+    options: IdentifyOptions | None = None,
     num_inputs: int = 0,
 ) -> Identified:
     """The mechanism in a given metric that best explains the observed paths.
@@ -59,7 +40,7 @@ def identify(
     """
     _check(observed, num_inputs)
     with torch.no_grad():
-        return _Identification(observed, metric, options, num_inputs).run()
+        return _Identification(observed, metric, options or IdentifyOptions(), num_inputs).run()
 
 
 def _check(observed: list[ObservedPath], num_inputs: int) -> None:
@@ -75,144 +56,7 @@ def _check(observed: list[ObservedPath], num_inputs: int) -> None:
         )
 
 
-class _Identification:
-    def __init__(
-        self, observed: list[ObservedPath], metric: nn.Module, options: IdentifyOptions, num_inputs: int
-    ) -> None:
-        self.options, self.full = options, observed
-        self.d, self.num_inputs = observed[0].q.shape[-1], num_inputs
-        self.cut_note = ""
-        self.tail_error: float | None = None
-        self.residual_after_noise = 1.0
-        fitted = torch.cat([path.q[: path.fitted_frames] for path in observed]).double()
-        low, high = fitted.amin(0), fitted.amax(0)
-        self.range = high - low
-        if float(self.range.max()) <= 0:
-            raise ArithmeticError(
-                f"A path must move to tell about forces, but q stays at {low.tolist()}.\n"
-                "  Use a clip in which the thing moves."
-            )
-        self.range = self.range.clamp(min=1e-6 * float(self.range.max()))
-        degree = options.degree or (8 if self.d == 1 else 6)
-        self.mechanism = Mechanism.polynomial(metric, self.d, degree, num_inputs)
-        for part in (self.mechanism.potential, self.mechanism.inputs):
-            if part is not None:
-                part.center.copy_(0.5 * (low + high))
-                part.scale.copy_(0.5 * self.range)
-        train = [self._training_part(path) for path in observed]
-        self.full_smoothed = [smooth(path.times_s, path.q) for path in train]
-        noise = torch.stack([noise_level(path.times_s, path.q) for path in train]).amax(0)
-        whole = [Segment(k, 0, path.fitted_frames) for k, path in enumerate(train)]
-        self.omega = angular_frequency(self.full_smoothed, whole)
-        self.stride = self._stride(train)
-        self.paths, self.smoothed = train, self.full_smoothed
-        if self.stride > 1:
-            self.paths = [
-                ObservedPath(path.times_s[:: self.stride], s.q[:: self.stride], path.inputs)
-                for path, s in zip(train, self.full_smoothed)
-            ]
-            self.smoothed = [
-                Smoothed(s.q[:: self.stride], s.qd[:: self.stride], s.qdd[:: self.stride]) for s in self.full_smoothed
-            ]
-        self.whole = [Segment(k, 0, path.fitted_frames) for k, path in enumerate(self.paths)]
-        self.set_noise(noise)
-        self.mechanism.damping.slow_speed.fill_(0.02 * self._typical_speed())
-
-    @staticmethod
-    def _training_part(path: ObservedPath) -> ObservedPath:
-        n = path.fitted_frames
-        return ObservedPath(path.times_s[:n].double(), path.q[:n].double(), path.inputs)
-
-    def _stride(self, paths: list[ObservedPath]) -> int:
-        """Every how many frames to fit, where frames come much faster than anything moves."""
-        frame_s = min(float((path.times_s[1:] - path.times_s[:-1]).median()) for path in paths)
-        return max(int(2 * math.pi / self.omega / frame_s / 60), 1)
-
-    def _typical_speed(self) -> float:
-        total, count = 0.0, 0
-        for s in self.smoothed:
-            mass = self.mechanism.mass_matrix(s.q)
-            total += float(torch.einsum("ti,tij,tj->", s.qd, mass, s.qd))
-            count += s.q.shape[0]
-        return math.sqrt(total / count)
-
-    def set_noise(self, noise: Tensor) -> None:
-        noise = torch.maximum(noise, self.options.min_noise * self.range)
-        half = 0.5 * self.range
-        self.noise = noise
-        self.scales = FitScales(noise, noise * self.omega, torch.cat([half, half * self.omega]))
-
-    # ---- pieces
-    def _substeps(self) -> int:
-        frame_s = max(float((path.times_s[1:] - path.times_s[:-1]).median()) for path in self.paths)
-        potential = self.mechanism.potential
-        assert isinstance(potential, PolynomialPotential)
-        mass = self.mechanism.mass_matrix(potential.center[None])[0] * potential.scale[:, None] * potential.scale
-        fastest = float(torch.linalg.eigvals(torch.linalg.solve(mass, potential.stiffness().detach())).abs().max())
-        return min(max(math.ceil(max(math.sqrt(fastest), self.omega) * frame_s / 0.2), 1), 20)
-
-    def _frames_per_period(self) -> float:
-        frame_s = max(float((path.times_s[1:] - path.times_s[:-1]).median()) for path in self.paths)
-        return 2 * math.pi / self.omega / frame_s
-
-    def _states(self, clip: int) -> Tensor:
-        return torch.cat([self.smoothed[clip].q, self.smoothed[clip].qd], dim=-1)
-
-    def _start_fit(self, windows: Windows, parameters: Tensor) -> ShootingFit:
-        starts = torch.stack(
-            [self._states(int(clip))[int(frame)] for clip, frame in zip(windows.clip, windows.frames[:, 0])]
-        )
-        return ShootingFit(parameters, starts)
-
-    def _rewindow(self, fit: ShootingFit, old: Windows, new: Windows) -> ShootingFit:
-        """Starts of new windows from the rolled states of old ones."""
-        result = self._start_fit(new, fit.parameters)
-        d = self.d
-        q, qd = roll_windows(
-            self.mechanism.with_vector(fit.parameters[None]), fit.starts[:, :d], fit.starts[:, d:], old
-        )
-        known = {}
-        for w in range(old.num_windows):
-            for k in range(int((old.dt[w] > 0).sum()) + 1):
-                known.setdefault((int(old.clip[w]), int(old.frames[w, k])), torch.cat([q[w, k], qd[w, k]]))
-        for w in range(new.num_windows):
-            value = known.get((int(new.clip[w]), int(new.frames[w, 0])))
-            if value is not None and bool(torch.isfinite(value).all()):
-                result.starts[w] = value
-        return result
-
-    def _soft(
-        self,
-        segments: list[Segment],
-        periods: float,
-        fit: ShootingFit | None,
-        old: Windows | None,
-        robust: bool,
-        gap: float,
-    ) -> tuple[ShootingFit, Windows]:
-        length = max(round(periods * self._frames_per_period()), 8)
-        windows = cut_windows(self.paths, segments, length, self._substeps())
-        if fit is None or old is None:
-            start = self._start_fit(windows, self.mechanism.parameter_vector())
-        else:
-            start = self._rewindow(fit, old, windows)
-        fit = fit_windows(
-            self.mechanism, start, windows, self.scales, gap, False, robust, True, self.options.max_iterations, 1e-2
-        )
-        self.mechanism.set_vector(fit.parameters)
-        return fit, windows
-
-    def _hard(
-        self, segments: list[Segment], fit: ShootingFit, old: Windows, tolerance: float = 1e-3
-    ) -> tuple[ShootingFit, Windows]:
-        length = max(round(0.42 * self._frames_per_period()), 8)
-        windows = cut_windows(self.paths, segments, length, self._substeps())
-        start = self._rewindow(fit, old, windows)
-        limit = self.options.max_iterations
-        fit = fit_windows(self.mechanism, start, windows, self.scales, 1.0, True, False, True, limit, tolerance)
-        return fit, windows
-
-    # ---- the whole
+class _Identification(WindowFits):
     def run(self) -> Identified:
         options, periods = self.options, self.options.window_periods
         start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)
@@ -220,7 +64,10 @@ class _Identification:
         fit, windows = self._soft(segments, periods[0], None, None, robust, 0.3)
         fit, windows = self._soft(segments, periods[1], fit, windows, robust, 0.3)
         if robust:
-            for _ in range(3):
+            self.budget.allow(0.45)
+            for _ in range(1 if options.quick else 3):
+                if self.budget.is_spent:
+                    break
                 found = self._undisturbed()
                 if not found or found == segments:
                     break
@@ -232,17 +79,20 @@ class _Identification:
             fit, windows = self._soft(segments, length, fit, windows, robust, 1.0)
         soft_rms = fit.residual_rms
         is_smooth = soft_rms < 5
+        self.budget.allow(0.8)
         fit, windows = self._hard(segments, fit, windows)
-        if options.select_damping and is_smooth:
+        if options.select_damping and not options.quick and is_smooth:
             fit, windows = self._select_damping(segments, fit, windows)
-        if is_smooth:
+        if is_smooth and not self.budget.is_spent:
             segments, fit, windows = self._shorter_where_needed(segments, fit, windows, soft_rms)
-        fit, windows = self._hard(segments, fit, windows, 1e-5)
+        self.budget.allow(1.0)
+        fit, windows = self._hard(segments, fit, windows, 1e-3 if options.quick else 1e-5)
         self.mechanism.set_vector(fit.parameters)
         self._noise_from_residual(fit)
-        fit, windows = self._simplify(segments, fit, windows)
-        fit, windows = self._hard(segments, fit, windows, 1e-6)
-        self.mechanism.set_vector(fit.parameters)
+        if not options.quick and not self.budget.is_spent:
+            fit, windows = self._simplify(segments, fit, windows)
+            fit, windows = self._hard(segments, fit, windows, 1e-6)
+            self.mechanism.set_vector(fit.parameters)
         return self._result(segments, fit, windows)
 
     def _recenter(self, segments: list[Segment]) -> bool:
@@ -265,7 +115,7 @@ class _Identification:
         """Halves segments while one rollout explains them much worse than joined windows (chaos, model error)."""
         shortest = max(2 * round(self._frames_per_period()), 24)
         for _ in range(3):
-            if fit.residual_rms <= max(1.5, 2 * soft_rms):
+            if self.budget.is_spent or fit.residual_rms <= max(1.5, 2 * soft_rms):
                 break
             halves: list[Segment] = []
             for segment in segments:
@@ -347,7 +197,7 @@ class _Identification:
         sizes = {1: 0.3 * viscous / speed, 2: 0.1 * viscous * speed}
         for kind, size in sizes.items():
             damping.log_rates[kind] = damping.prior_log_rates[kind] = math.log(max(size, 1e-12))
-        while sizes and best > 1.5:
+        while sizes and best > 1.5 and not self.budget.is_spent:
             errors = {}
             for kind in sizes:
                 damping.is_active[kind] = True
@@ -369,6 +219,8 @@ class _Identification:
         width = max(round(0.5 * self._frames_per_period()), 12)
         found: list[Segment] = []
         for whole in self.whole:
+            steps = (width - 1) * self._substeps()
+            self.budget.spend(5 * steps, whole.num_frames * (1 + 2 * self.d), self.d)
             found += undisturbed_segments(
                 self.mechanism,
                 self.paths[whole.clip],
@@ -392,8 +244,10 @@ class _Identification:
             Segment(s.clip, s.begin * self.stride, min((s.end - 1) * self.stride + 1, full[s.clip].fitted_frames))
             for s in segments
         ]
+        mechanism = copy.deepcopy(self.mechanism)
+        mechanism.metric = copy.deepcopy(self.metric)
         result = Identified(
-            mechanism=copy.deepcopy(self.mechanism).requires_grad_(False),
+            mechanism=mechanism.requires_grad_(False),
             observed=full,
             segments=stretched,
             parameters=torch.cat([fit.parameters, starts.flatten()]),

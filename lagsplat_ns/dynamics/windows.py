@@ -9,8 +9,9 @@ from typing import no_type_check
 import torch
 from torch import Tensor
 
+from lagsplat_ns.dynamics.fused import fused_acceleration
 from lagsplat_ns.dynamics.inputs import InputFunction
-from lagsplat_ns.dynamics.integrators import driven_acceleration, rk4
+from lagsplat_ns.dynamics.integrators import rk4
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 
@@ -95,7 +96,7 @@ def cut_windows(paths: list[ObservedPath], segments: list[Segment], length: int,
 @no_type_check  # in the innermost loop
 def roll_windows(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
     """q and qd [*S, W, L + 1, d] of all windows from starts [*S, W, d]."""
-    a = driven_acceleration(mechanism, None, windows.inputs)
+    a = fused_acceleration(mechanism, windows.inputs)
     path, rates, t = [q], [qd], windows.start_s
     for k in range(windows.dt.shape[1]):
         h = windows.dt[:, k, None] / windows.substeps

@@ -1,0 +1,47 @@
+"""How to identify, and how much work it may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Budget", "IdentifyOptions"]
+
+
+@dataclass(frozen=True)
+class IdentifyOptions:
+    """How to identify."""
+
+    degree: int | None = None
+    """highest power in the potential; by default 8 for one degree of freedom and 6 for several"""
+    find_disturbed: bool = True
+    """leave out spans that do not follow the physics of the rest (a hand, a blow)"""
+    select_damping: bool = True
+    """try air drag and dry friction, and keep what makes a held-out tail of the fitted part better"""
+    window_periods: tuple[float, ...] = (1 / 6, 0.42, 0.84)
+    """lengths of the shooting windows, in typical periods; each fit starts from the one before"""
+    min_noise: float = 2e-5
+    """noise that is assumed at least, as a share of the range of q"""
+    max_iterations: int = 25
+    """Gauss-Newton iterations of each fit at most"""
+    quick: bool = False
+    """a rough fit that is good enough to compare numbers of coordinates: fewer terms, no search for other damping"""
+    max_rollouts: int | None = None
+    """most batched rollouts, of about 25 steps each; by default 260, or 70 when quick. Hard paths end there"""
+
+
+class Budget:
+    """Work that is left, in rollouts of 25 steps of a batch of a thousand states; counts work, not time."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.used, self.ceiling = total, 0.0, float(total)
+
+    def allow(self, share: float) -> None:
+        """From now on work may add up to this share of the total."""
+        self.ceiling = share * self.total
+
+    def spend(self, num_steps: int, num_states: int, latent_dim: int) -> None:
+        self.used += (1 if latent_dim == 1 else 2) * num_steps / 25 * (0.4 + 0.6 * num_states / 1000)
+
+    @property
+    def is_spent(self) -> bool:
+        return self.used >= self.ceiling
