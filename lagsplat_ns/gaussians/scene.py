@@ -12,14 +12,12 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lagsplat_ns.dynamics.mechanism import Mechanism
-from lagsplat_ns.dynamics.metric import LearnedMetric
 from lagsplat_ns.gaussians.bases import GeometricMetric, MotionBases, motion_gram, motion_vector, placement
 from lagsplat_ns.gaussians.conditional import ConditionalDecoder
 from lagsplat_ns.gaussians.rotations import plane_rotation_quaternion, quaternion_product
 from lagsplat_ns.types import Gaussians
 
 DecoderName = Literal["bases", "conditional"]
-MetricName = Literal["geometric", "learned"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,6 @@ class SceneSpec:
     decoder: DecoderName = "bases"
     is_embedded: bool = False
     """whether q exists: before, every frame carries free rigid motions of its own"""
-    metric: MetricName = "geometric"
     potential_degree: int = 8
     num_inputs: int = 0
     input_names: tuple[str, ...] = ()
@@ -137,10 +134,9 @@ class LatentScene(nn.Module):
     def new_mechanism(self) -> Mechanism:
         """A mechanism of the shapes that this scene's dynamics have, not yet identified."""
         spec = self.spec
-        metric: nn.Module = self.geometric_metric()
-        if spec.metric == "learned":
-            metric = LearnedMetric(spec.latent_dim)
-        mechanism = Mechanism.polynomial(metric, spec.latent_dim, spec.potential_degree, spec.num_inputs).double()
+        mechanism = Mechanism.polynomial(
+            self.geometric_metric(), spec.latent_dim, spec.potential_degree, spec.num_inputs
+        ).double()
         return mechanism.requires_grad_(False)
 
     # ---- shapes

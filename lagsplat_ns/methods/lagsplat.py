@@ -31,8 +31,6 @@ class LagSplatModelConfig(SplatfactoModelConfig):
     """Number of latent coordinates. auto: 1 to 4, the fewest that explain the motion and forecast its tail best."""
     decoder: Literal["bases", "conditional"] = "bases"
     """How the latent state poses the Gaussians: rigid motion bases, or Gaussians conditioned on the state (fading)."""
-    metric: Literal["geometric", "learned"] = "geometric"
-    """Mass matrix: implied by the moving Gaussians, or a learned network."""
     num_bases: Literal["auto"] | int = "auto"
     """Number of rigid motions that carry the moving Gaussians. auto: one where one explains the picture, else four."""
     num_static: int = 6000

@@ -50,7 +50,7 @@ class LagSplatPipeline(VanillaPipeline):
     ) -> None:
         super().__init__(config, str(device), test_mode, world_size, local_rank, grad_scaler)
         if torch.device(device).type == "cpu":
-            # The renderer has threads of its own; torch's would fight with them for the cores, at several times the cost.
+            # The renderer has threads of its own; those of torch would fight with them for the cores.
             torch.set_num_threads(1)
         self._fit: SceneFit | None = None
         self._schedule: Schedule | None = None
@@ -88,7 +88,6 @@ class LagSplatPipeline(VanillaPipeline):
             num_static=config.num_static,
             max_moving=config.max_moving,
             decoder=config.decoder,
-            metric=config.metric,
             seed=config.seed,
         )
         self._fit = SceneFit(clips, camera, options, torch.device(self.device))

@@ -13,11 +13,9 @@ from lagsplat_ns.data.prepare import PreparedClip
 from lagsplat_ns.dynamics.identified import Identified
 from lagsplat_ns.dynamics.inputs import InputFunction
 from lagsplat_ns.dynamics.mechanism import Mechanism
-from lagsplat_ns.dynamics.metric import LearnedMetric
 from lagsplat_ns.dynamics.observed import ObservedPath
 from lagsplat_ns.dynamics.shooting import IdentifyOptions, identify
 from lagsplat_ns.gaussians.scene import LatentScene
-
 
 _MISFIT = 3.0
 """residual of rolled paths over the noise of the observed ones from which they are no longer believed"""
@@ -87,9 +85,7 @@ def learn_dynamics(
             )
         )
         start = rows.stop
-    metric = scene.geometric_metric() if scene.spec.metric == "geometric" else LearnedMetric(scene.latent_dim).double()
-    options = IdentifyOptions(select_damping=not is_quick, max_iterations=8 if is_quick else 25)
-    identified = identify(observed, metric, options, scene.spec.num_inputs)
+    identified = identify(observed, scene.geometric_metric(), IdentifyOptions(quick=is_quick), scene.spec.num_inputs)
     q = np.concatenate([p.q.numpy() for p in identified.paths])
     qd = np.concatenate([p.qd.numpy() for p in identified.paths])
     if not (np.isfinite(q).all() and np.isfinite(qd).all()):

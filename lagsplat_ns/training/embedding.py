@@ -92,6 +92,11 @@ class Motions:
         values, vectors = np.linalg.eigh(self.gram)
         return (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
 
+    def noise(self) -> float:
+        """Root mean square trembling of the tracks from frame to frame, scene units: from third differences."""
+        third = np.diff(self.vectors() @ self.half_gram(), n=3, axis=0)
+        return float(np.sqrt(np.median(np.square(third).sum(1)) / 20.0)) if len(third) else 0.0
+
     def track_error(self, predicted: Float[np.ndarray, "T P4"], used: np.ndarray | None = None) -> float:
         """Root mean square distance between tracks under `predicted` motions and these, scene units."""
         gap = (predicted - self.vectors()) @ self.half_gram()
@@ -267,16 +272,18 @@ def embed(motions: Motions, latent_dim: int, pixel_size: float) -> Embedding:
 def candidates(motions: Motions, pixel_size: float) -> list[Embedding]:
     """Embeddings worth comparing, fewest coordinates first: those that reach the noise of the tracks, and one more.
 
-    A candidate reaches it when its residual is below 0.35 px or 2 % of the motion's spread. A part on a circle about a
-    fixed pivot needs no more than its angle: what its tracks leave over is a turning that its pictures do not show.
+    A candidate reaches it when its residual is below 0.7 px, 2.5 % of the motion's spread, or one and a half times the
+    trembling of the tracks. A part on a circle about a fixed pivot needs no more than its angle: what its tracks leave
+    over is a turning that its pictures do not show.
     """
     highest = min(MAX_LATENT_DIM, 3 * motions.angles.shape[1], max(1, len(motions.angles) // 8))
+    enough = max(0.7 * pixel_size, 1.5 * motions.noise())
     found: list[Embedding] = []
     for latent_dim in range(1, highest + 1):
         candidate = embed(motions, latent_dim, pixel_size)
         if found and candidate.residual > 0.6 * found[-1].residual:
             continue  # one more coordinate explains little more
         found.append(candidate)
-        if candidate.has_pivots or candidate.residual < max(0.35 * pixel_size, 0.02 * candidate.spread):
+        if candidate.has_pivots or candidate.residual < max(enough, 0.025 * candidate.spread):
             break
     return found

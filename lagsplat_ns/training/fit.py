@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from lagsplat_ns.data.prepare import PreparedClip
-from lagsplat_ns.gaussians.scene import DecoderName, LatentScene, MetricName, SceneSpec
+from lagsplat_ns.gaussians.scene import DecoderName, LatentScene, SceneSpec
 from lagsplat_ns.render.filming import FilmingCamera
 from lagsplat_ns.training import appearance, losses
 from lagsplat_ns.training.compositing import render_over, render_static
@@ -27,6 +27,8 @@ from lagsplat_ns.training.report import FitReport
 from lagsplat_ns.training.stages import Stage, StageName
 
 _MOST_BASES = 4
+_HOPELESS = 0.5
+"""forecast error of the tail, as a share of its spread, that is no better than guessing"""
 _SKINNING_START = 4.0
 """logit of a primitive's own part when training begins"""
 
@@ -45,8 +47,6 @@ class FitOptions:
     """most Gaussians on the moving thing"""
     decoder: DecoderName = "bases"
     """how q poses the Gaussians: rigid motion bases, or Gaussians conditioned on q"""
-    metric: MetricName = "geometric"
-    """mass matrix: from the geometry of the moving Gaussians, or learned"""
     seed: int = 0
 
 
@@ -107,7 +107,7 @@ class SceneFit:
         return SceneSpec(
             num_moving, num_static, int(self.offsets[-1]), width, height, self.camera.focal,
             seconds_per_unit=float(clip.times_s[-1] - clip.times_s[0]), num_clips=len(self.clips),
-            num_bases=num_bases, metric=options.metric, num_inputs=len(names), input_names=names,
+            num_bases=num_bases, num_inputs=len(names), input_names=names,
         )  # fmt: skip
 
     def flow_starts(self) -> list[list[FlowStart]]:
@@ -227,7 +227,10 @@ class SceneFit:
             trial = self._embedded(scene, candidate)
             path = trial.frame_q.detach().double().cpu().numpy()
             scores.append(self._tail_error(trial, path))
-        best = int(np.argmin(scores))
+        if min(scores) > _HOPELESS:  # no forecast is worth anything: let the pictures decide
+            best = int(np.argmin([candidate.residual for candidate in found]))
+        else:
+            best = int(np.argmin(scores))
         listed = ", ".join(f"d = {c.latent_dim}: {s:.1%}" for c, s in zip(found, scores, strict=True))
         self.log.notes.append(f"tail forecast error by latent dimension: {listed}")
         return found[best]
