@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
 from lagsplat_ns.data.prepare import PreparedClip
-from lagsplat_ns.dynamics.identified import Identified
+from lagsplat_ns.dynamics.identified import Identified, IdentifiedPath
 from lagsplat_ns.dynamics.inputs import InputFunction
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath
+from lagsplat_ns.dynamics.rollout import rollout
 from lagsplat_ns.dynamics.shooting import IdentifyOptions, identify
 from lagsplat_ns.gaussians.scene import LatentScene
+from lagsplat_ns.types import State
 
 _MISFIT = 3.0
 """residual of rolled paths over the noise of the observed ones from which they are no longer believed"""
@@ -60,6 +62,24 @@ def _inputs_of(clip: PreparedClip, names: Sequence[str]) -> InputFunction | None
     return lambda t: torch.from_numpy(np.asarray(log.at(t.detach().cpu().numpy()))).to(t)
 
 
+def _bounded(mechanism: Mechanism, path: IdentifiedPath, seen: ObservedPath) -> IdentifiedPath:
+    """A path whose rollout left the range of numbers, rolled again in steps that never gain energy.
+
+    Fixed steps, fast enough for a fit, can be too long for the stiff mechanism of a thing that hits something.
+    """
+    is_finite = torch.isfinite(path.q).all(-1) & torch.isfinite(path.qd).all(-1)
+    if bool(is_finite.all()):
+        return path
+    first = min(int((~is_finite).nonzero()[0]), path.num_train)
+    q, qd = path.q.clone(), path.qd.clone()
+    q[first : path.num_train] = seen.q[first : path.num_train]
+    qd[first : path.num_train] = 0.0
+    start = State(q[path.num_train - 1], torch.nan_to_num(qd[path.num_train - 1]))
+    ahead = rollout(mechanism, start, path.times_s[path.num_train - 1 :], inputs=seen.inputs, method="guarded")
+    q[path.num_train :], qd[path.num_train :] = ahead.q[1:], ahead.qd[1:]
+    return replace(path, q=q, qd=qd)
+
+
 def learn_dynamics(
     scene: LatentScene,
     clips: list[PreparedClip],
@@ -86,8 +106,8 @@ def learn_dynamics(
         )
         start = rows.stop
     identified = identify(observed, scene.geometric_metric(), IdentifyOptions(quick=is_quick), scene.spec.num_inputs)
-    q = np.concatenate([p.q.numpy() for p in identified.paths])
-    qd = np.concatenate([p.qd.numpy() for p in identified.paths])
+    paths = [_bounded(identified.mechanism, p, seen) for p, seen in zip(identified.paths, observed, strict=True)]
+    q, qd = (np.concatenate([getattr(p, name).numpy() for p in paths]) for name in ("q", "qd"))
     if not (np.isfinite(q).all() and np.isfinite(qd).all()):
         raise FloatingPointError(
             "The learned dynamics left the range of numbers (stage dynamics, quantity q).\n"

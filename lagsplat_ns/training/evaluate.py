@@ -24,18 +24,19 @@ _MAX_PICTURES = 150
 
 @torch.no_grad()
 def picture_quality(fit: SceneFit, scene: LatentScene) -> tuple[float, float]:
-    """PSNR over training frames in dB, at most `_MAX_PICTURES` evenly spaced ones: all pixels, and moving pixels."""
-    squared, moving_squared, pixels, moving_pixels = 0.0, 0.0, 0, 0
+    """PSNR of training frames in dB, mean over at most `_MAX_PICTURES` evenly spaced ones: all and moving pixels."""
+    whole, moving = [], []
     chosen = fit.train_frames[:: max(1, -(-len(fit.train_frames) // _MAX_PICTURES))]
     for begin in range(0, len(chosen), _CHUNK):
         rows = chosen[begin : begin + _CHUNK]
         q = scene.path_q[torch.from_numpy(rows).to(fit.device)]
         pictures = render_scene(scene, fit.camera, q).clamp(0.0, 1.0)
-        error = (pictures - fit.tensor_frames(rows)).square().mean(-1).cpu()
-        masks = torch.from_numpy(fit.masks(rows))
-        squared, pixels = squared + float(error.sum()), pixels + error.numel()
-        moving_squared, moving_pixels = moving_squared + float(error[masks].sum()), moving_pixels + int(masks.sum())
-    return psnr(squared / max(pixels, 1)), psnr(moving_squared / max(moving_pixels, 1))
+        errors = (pictures - fit.tensor_frames(rows)).square().mean(-1).cpu()
+        for error, mask in zip(errors, torch.from_numpy(fit.masks(rows)), strict=True):
+            whole.append(psnr(float(error.mean())))
+            if bool(mask.any()):
+                moving.append(psnr(float(error[mask].mean())))
+    return float(np.mean(whole)), float(np.mean(moving)) if moving else float("nan")
 
 
 def _places(scene: LatentScene, q: Float[np.ndarray, "F d"]) -> Float[np.ndarray, "F M 2"]:

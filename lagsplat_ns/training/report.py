@@ -16,7 +16,7 @@ from rich.table import Table
 class FitReport:
     """Figures of one training.
 
-    psnr, psnr_moving: dB over the training frames, over all and over moving pixels; forecast_error and its two
+    psnr, psnr_moving: dB, mean over training frames, of all and of moving pixels; forecast_error and its two
     baselines: root mean square over the held-out frames, as a share of the range of motion in the training frames, in
     the picture (None without held-out frames); period_s: time of one swing, None where nothing swings.
     """
