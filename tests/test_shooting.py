@@ -127,6 +127,16 @@ def test_torque_two_clips_and_uneven_times() -> None:
     assert float(found.forecast_error(truths).max()) < 5e-3
 
 
+def test_a_rattling_path_ends_early_with_a_bounded_forecast() -> None:
+    """Jumps every half second are no smooth mechanism: a small budget suffices, and the forecast stays in range."""
+    times = torch.arange(160, dtype=torch.float64) / 30
+    q = (2 * torch.rand(11, dtype=torch.float64) - 1).repeat_interleave(15)[:160, None] + 0.01 * torch.randn(160, 1)
+    found = identify([ObservedPath(times, q.double(), num_train=128)], UNIT, IdentifyOptions(quick=True))
+    ahead = found.paths[0].q[128:]
+    assert bool(torch.isfinite(ahead).all())
+    assert float(ahead.abs().max()) < 3.0
+
+
 @pytest.mark.slow
 def test_double_pendulum_in_true_angles() -> None:
     """Two degrees of freedom, noise 0.2 %: next 5 s below 1 %, damping matrix with its joint friction recovered."""

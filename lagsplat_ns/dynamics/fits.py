@@ -69,7 +69,7 @@ class WindowFits(FitSetup):
         return fit, windows
 
     def _hard(
-        self, segments: list[Segment], fit: ShootingFit, old: Windows, tolerance: float = 1e-3
+        self, segments: list[Segment], fit: ShootingFit, old: Windows, tolerance: float = 1e-3, fit_physics: bool = True
     ) -> tuple[ShootingFit, Windows]:
         length = max(round(0.25 * self._frames_per_period()), 8)
         windows = cut_windows(self.paths, segments, length, self._substeps())
@@ -80,6 +80,7 @@ class WindowFits(FitSetup):
             windows,
             self.scales,
             is_hard=True,
+            fit_physics=fit_physics,
             max_iterations=self.max_iterations,
             tolerance=tolerance,
             budget=self.budget,

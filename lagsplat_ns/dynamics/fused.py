@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, no_type_check
 
 import torch
@@ -34,9 +35,10 @@ def fused_acceleration(mechanism: Mechanism, inputs: Drive = None) -> Accelerati
     d = mechanism.latent_dim
     if d > 2 or not is_known or is_edited or not (is_table or is_constant):
         return driven_acceleration(mechanism, None, inputs)
-    gradient = _line_force(potential) if d == 1 else _plane_force(potential)
+    gradient: Any = _line_force(potential) if d == 1 else _plane_force(potential)
     if gradient is None:
         return driven_acceleration(mechanism, None, inputs)
+    table_values: Any = metric.values if is_table else None
     fixed: Any = None
     if is_constant:
         mass = metric.mass_matrix(potential.center)
@@ -57,7 +59,7 @@ def fused_acceleration(mechanism: Mechanism, inputs: Drive = None) -> Accelerati
     def line(q: Tensor, qd: Tensor, t: Tensor) -> Tensor:
         force, m = gradient(q), fixed
         if is_table:
-            values = metric.values(q)
+            values = table_values(q)
             m = values[..., :1]
             force = force - values[..., 1:] * qd * qd
         if inputs is not None:
@@ -67,7 +69,7 @@ def fused_acceleration(mechanism: Mechanism, inputs: Drive = None) -> Accelerati
 
     def plane(q: Tensor, qd: Tensor, t: Tensor) -> Tensor:
         force = gradient(q) - multiply(extra, qd)
-        values = metric.values(q) if is_table else fixed
+        values = table_values(q) if is_table else fixed
         m00, m01, m11 = values[..., 0:1], values[..., 1:2], values[..., 2:3]
         v, w = qd[..., :1], qd[..., 1:]
         if is_table:
@@ -83,7 +85,7 @@ def fused_acceleration(mechanism: Mechanism, inputs: Drive = None) -> Accelerati
 
 
 @no_type_check  # in the innermost loop
-def _line_force(potential: PolynomialPotential):
+def _line_force(potential: PolynomialPotential) -> Callable[[Tensor], Tensor]:
     """-dV/dq of one coordinate by Horner's rule, with q in units of the clip."""
     center, per_width, scale = potential.center, 1 / (potential.scale * potential.clip), potential.scale
     spring = -potential.stiffness()[..., 0] * potential.clip / scale
@@ -109,7 +111,7 @@ def _line_force(potential: PolynomialPotential):
 
 
 @no_type_check  # in the innermost loop
-def _plane_force(potential: PolynomialPotential):
+def _plane_force(potential: PolynomialPotential) -> Callable[[Tensor], Tensor] | None:
     """-grad V of two coordinates: all products of powers, times a matrix of each mechanism; None for odd batches."""
     terms = {(0, 0): 0}
     entries = []

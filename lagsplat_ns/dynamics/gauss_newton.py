@@ -232,7 +232,10 @@ def fit_windows(
 
 
 def physics_information(mechanism: Mechanism, fit: ShootingFit, windows: Windows, scales: FitScales) -> Tensor:
-    """Inverse covariance [n, n] of the physics at a hard fit, the segments' starts marginalized, prior included."""
+    """Inverse covariance [n, n] of the physics at a hard fit, the segments' starts marginalized, prior included.
+
+    Starts that the frames do not determine at all drop out (pseudoinverse). Not finite where the rollouts are not.
+    """
     problem = _Problem(mechanism, windows, scales, _HARD_GAP)
     p, x, n = fit.parameters, fit.starts, problem.n
     states, by_p, by_x = sensitivities(mechanism, p, x, windows, problem.spread, scales.state_probes)
@@ -241,4 +244,6 @@ def physics_information(mechanism: Mechanism, fit: ShootingFit, windows: Windows
     transform, _ = problem.condensing(states, by_p, by_x, x)
     hessian = transform.T @ hessian @ transform
     cross = hessian[:n, n:]
-    return hessian[:n, :n] - cross @ torch.linalg.solve(hessian[n:, n:], cross.T)
+    if not bool(torch.isfinite(hessian).all()):
+        return torch.full((n, n), float("nan"), dtype=hessian.dtype)
+    return hessian[:n, :n] - cross @ torch.linalg.pinv(hessian[n:, n:]) @ cross.T

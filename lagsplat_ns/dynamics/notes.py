@@ -11,9 +11,9 @@ from lagsplat_ns.dynamics.identified import Identified
 from lagsplat_ns.dynamics.parts import replaced, solve_positive_definite
 from lagsplat_ns.dynamics.potential import PolynomialPotential
 
-__all__ = ["describe", "small_oscillations"]
+__all__ = ["MISFIT", "describe", "small_oscillations"]
 
-_MISFIT = 4.0
+MISFIT = 4.0
 _VISCOUS = torch.tensor([True, False, False])
 
 
@@ -67,7 +67,7 @@ def describe(identified: Identified, tail_error: float | None, cut_note: str) ->
     if cut_note:
         notes.append(cut_note)
     number = sum(len(path.disturbed_s) for path in identified.paths)
-    if identified.residual_rms > _MISFIT or number > 4 or (tail_error is not None and tail_error > 30):
+    if identified.residual_rms > MISFIT or number > 4 or (tail_error is not None and tail_error > 30):
         tail = "" if tail_error is None else f"; forecasts of a held-out tail, by {tail_error:.0f} times"
         notes.append(
             "This does not move as one smooth mechanism does: "

@@ -40,7 +40,7 @@ class Budget:
         self.ceiling = share * self.total
 
     def spend(self, num_steps: int, num_states: int, latent_dim: int) -> None:
-        self.used += (1 if latent_dim == 1 else 2) * num_steps / 25 * (0.4 + 0.6 * num_states / 1000)
+        self.used += (1 if latent_dim == 1 else 3) * num_steps / 25 * (0.4 + 0.6 * num_states / 1000)
 
     @property
     def is_spent(self) -> bool:

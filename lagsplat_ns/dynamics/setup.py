@@ -76,7 +76,7 @@ class FitSetup:
         if is_fixed or isinstance(metric, HasFreeParameters):
             return metric
         assert isinstance(metric, Metric)
-        margin = 0.1 * (high - low)
+        margin = 0.05 * (high - low)
         return TabulatedMetric.of(metric, low - margin, high + margin) or metric
 
     @staticmethod

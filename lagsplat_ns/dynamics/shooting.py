@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 from lagsplat_ns.dynamics.equilibrium import rest_state
-from lagsplat_ns.dynamics.fits import WindowFits
 from lagsplat_ns.dynamics.gauss_newton import ShootingFit, physics_information
 from lagsplat_ns.dynamics.identified import Identified
-from lagsplat_ns.dynamics.notes import describe
+from lagsplat_ns.dynamics.notes import MISFIT, describe
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 from lagsplat_ns.dynamics.options import IdentifyOptions
+from lagsplat_ns.dynamics.recent import RecentFits
 from lagsplat_ns.dynamics.regression import start_by_regression
 from lagsplat_ns.dynamics.selection import drop_unsupported_terms, recenter
-from lagsplat_ns.dynamics.spans import undisturbed_segments
+from lagsplat_ns.dynamics.spans import sliding_stride, undisturbed_segments
 from lagsplat_ns.dynamics.windows import Windows, cut_windows, roll_windows
 
 __all__ = ["IdentifyOptions", "identify"]
@@ -56,7 +56,7 @@ def _check(observed: list[ObservedPath], num_inputs: int) -> None:
         )
 
 
-class _Identification(WindowFits):
+class _Identification(RecentFits):
     def run(self) -> Identified:
         options, periods = self.options, self.options.window_periods
         start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)
@@ -93,7 +93,15 @@ class _Identification(WindowFits):
             fit, windows = self._simplify(segments, fit, windows)
             fit, windows = self._hard(segments, fit, windows, 1e-6)
             self.mechanism.set_vector(fit.parameters)
+        is_rough = fit.residual_rms > MISFIT
+        if is_rough or self._ends_disturbed(segments):
+            self.budget.allow(1.3)
+            segments, fit, windows = self._start_from_recent(segments, fit, windows, is_rough)
         return self._result(segments, fit, windows)
+
+    def _ends_disturbed(self, segments: list[Segment]) -> bool:
+        ends = {segment.clip: segment.end for segment in segments}
+        return any(ends.get(whole.clip, 0) < whole.end for whole in self.whole)
 
     def _recenter(self, segments: list[Segment]) -> bool:
         """Moves the origin of the potential's expansion to the rest state, where there is one within the path."""
@@ -143,6 +151,8 @@ class _Identification(WindowFits):
 
     def _simplify(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> tuple[ShootingFit, Windows]:
         information = physics_information(self.mechanism, fit, windows, self.scales)
+        if not bool(torch.isfinite(information).all()):  # the fit is at the edge of divergence: nothing to judge
+            return fit, windows
         count = int(windows.counts.sum()) * self.d
         prior = self.mechanism.potential.prior_of_term.clone()
         dropped = drop_unsupported_terms(self.mechanism, fit.parameters, information, count)
@@ -220,7 +230,8 @@ class _Identification(WindowFits):
         found: list[Segment] = []
         for whole in self.whole:
             steps = (width - 1) * self._substeps()
-            self.budget.spend(5 * steps, whole.num_frames * (1 + 2 * self.d), self.d)
+            num_windows = whole.num_frames // sliding_stride(self.d)
+            self.budget.spend(5 * steps, num_windows * (1 + 2 * self.d), self.d)
             found += undisturbed_segments(
                 self.mechanism,
                 self.paths[whole.clip],

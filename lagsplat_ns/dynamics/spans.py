@@ -12,17 +12,23 @@ from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 from lagsplat_ns.dynamics.windows import Windows, cut_windows, roll_windows
 
-__all__ = ["undisturbed_segments", "window_misfit"]
+__all__ = ["sliding_stride", "undisturbed_segments", "window_misfit"]
 
 _LIMIT = 3.0
 
 
-def _sliding_windows(path: ObservedPath, segment: Segment, width: int, substeps: int) -> Windows:
-    """One window of `width` frames around every frame, shifted inward at the ends."""
-    begin = (torch.arange(segment.num_frames) - width // 2).clamp(0, segment.num_frames - width) + segment.begin
+def sliding_stride(latent_dim: int) -> int:
+    """Every how many frames a window is tried: several coordinates cost more."""
+    return 1 if latent_dim == 1 else 3
+
+
+def _sliding_windows(path: ObservedPath, segment: Segment, width: int, substeps: int, every: int) -> Windows:
+    """One window of `width` frames around every so many frames, shifted inward at the ends."""
+    begin = (torch.arange(0, segment.num_frames, every) - width // 2).clamp(0, segment.num_frames - width)
+    begin = begin + segment.begin
     frames = begin[:, None] + torch.arange(width)
     times = path.times_s[frames]
-    num = segment.num_frames
+    num = frames.shape[0]
     whole = cut_windows([path], [replace(segment, clip=0)], segment.num_frames, substeps)
     flags = torch.zeros(num, dtype=torch.bool)
     return Windows(
@@ -88,8 +94,10 @@ def undisturbed_segments(
     """
     if whole.num_frames < 2 * width:
         return [whole]
-    windows = _sliding_windows(path, whole, width, substeps)
+    every = sliding_stride(path.q.shape[-1])
+    windows = _sliding_windows(path, whole, width, substeps, every)
     misfit = window_misfit(mechanism, windows, starts[windows.frames[:, 0]], scales)
+    misfit = misfit.repeat_interleave(every)[: whole.num_frames]
     usual = max(1.0, float(misfit.quantile(0.4)))
     bad = (misfit > _LIMIT * usual).tolist()
     used = [True] * whole.num_frames
