@@ -19,6 +19,8 @@ from lagsplat_ns.dynamics.shooting import IdentifyOptions, identify
 from lagsplat_ns.gaussians.scene import LatentScene
 from lagsplat_ns.types import State
 
+_FAR = 3.0
+"""distance from the observed range, in ranges, at which a rollout counts as lost"""
 _MISFIT = 3.0
 """residual of rolled paths over the noise of the observed ones from which they are no longer believed"""
 
@@ -62,21 +64,25 @@ def _inputs_of(clip: PreparedClip, names: Sequence[str]) -> InputFunction | None
     return lambda t: torch.from_numpy(np.asarray(log.at(t.detach().cpu().numpy()))).to(t)
 
 
-def _bounded(mechanism: Mechanism, path: IdentifiedPath, seen: ObservedPath) -> IdentifiedPath:
-    """A path whose rollout left the range of numbers, rolled again in steps that never gain energy.
+def _bounded(identified: Identified, clip: int) -> IdentifiedPath:
+    """A clip's path; one whose rollout ran far out of the observed range is observed there, and forecast anew.
 
-    Fixed steps, fast enough for a fit, can be too long for the stiff mechanism of a thing that hits something.
+    The new forecast starts from the smoothed end of the training part and takes steps that never gain energy: fixed
+    steps, fast enough for a fit, can be too long for the stiff mechanism of a thing that hits something.
     """
-    is_finite = torch.isfinite(path.q).all(-1) & torch.isfinite(path.qd).all(-1)
-    if bool(is_finite.all()):
+    path, seen, states = identified.paths[clip], identified.observed[clip], identified.smoothed_states[clip]
+    n, d = path.num_train, path.q.shape[-1]
+    low, high = seen.q[:n].amin(0), seen.q[:n].amax(0)
+    reach = _FAR * (high - low)
+    is_sane = torch.isfinite(path.qd).all(-1) & ((path.q > low - reach) & (path.q < high + reach)).all(-1)
+    if bool(is_sane.all()):
         return path
-    first = min(int((~is_finite).nonzero()[0]), path.num_train)
     q, qd = path.q.clone(), path.qd.clone()
-    q[first : path.num_train] = seen.q[first : path.num_train]
-    qd[first : path.num_train] = 0.0
-    start = State(q[path.num_train - 1], torch.nan_to_num(qd[path.num_train - 1]))
-    ahead = rollout(mechanism, start, path.times_s[path.num_train - 1 :], inputs=seen.inputs, method="guarded")
-    q[path.num_train :], qd[path.num_train :] = ahead.q[1:], ahead.qd[1:]
+    wrong = ~is_sane[:n]
+    q[:n][wrong], qd[:n][wrong] = states[:n, :d][wrong], states[:n, d:][wrong]
+    start = State(states[n - 1, :d], states[n - 1, d:])
+    ahead = rollout(identified.mechanism, start, path.times_s[n - 1 :], inputs=seen.inputs, method="guarded")
+    q[n:], qd[n:] = ahead.q[1:], ahead.qd[1:]
     return replace(path, q=q, qd=qd)
 
 
@@ -106,7 +112,7 @@ def learn_dynamics(
         )
         start = rows.stop
     identified = identify(observed, scene.geometric_metric(), IdentifyOptions(quick=is_quick), scene.spec.num_inputs)
-    paths = [_bounded(identified.mechanism, p, seen) for p, seen in zip(identified.paths, observed, strict=True)]
+    paths = [_bounded(identified, clip) for clip in range(len(clips))]
     q, qd = (np.concatenate([getattr(p, name).numpy() for p in paths]) for name in ("q", "qd"))
     if not (np.isfinite(q).all() and np.isfinite(qd).all()):
         raise FloatingPointError(
