@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,7 +49,9 @@ class LagSplatPipeline(VanillaPipeline):
         local_rank: int = 0,
         grad_scaler: Any = None,
     ) -> None:
+        begun = time.perf_counter()
         super().__init__(config, str(device), test_mode, world_size, local_rank, grad_scaler)
+        self._prepare_seconds = time.perf_counter() - begun
         if torch.device(device).type == "cpu":
             # The renderer has threads of its own; those of torch would fight with them for the cores.
             torch.set_num_threads(1)
@@ -91,8 +94,10 @@ class LagSplatPipeline(VanillaPipeline):
             seed=config.seed,
         )
         self._fit = SceneFit(clips, camera, options, torch.device(self.device))
+        self._fit.log.seconds["prepare"] = self._prepare_seconds
         if trainer._start_step > 0:
             self._fit.resume(self.lagsplat.scene)
+            self._fit.log.begin(self._schedule.at(trainer._start_step)[0].name)
             bind_optimizers(optimizers, self.lagsplat.scene, keep_state=True)
 
     def _filming_camera(self) -> FilmingCamera:

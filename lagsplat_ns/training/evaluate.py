@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,7 +74,6 @@ def forecast_errors(fit: SceneFit, scene: LatentScene) -> tuple[float, float, fl
 
 def evaluate(fit: SceneFit, scene: LatentScene) -> FitReport:
     """All figures of a finished training."""
-    begun = time.perf_counter()
     quality = picture_quality(fit, scene)
     errors = forecast_errors(fit, scene)
     path = scene.paths[0]
@@ -88,7 +86,7 @@ def evaluate(fit: SceneFit, scene: LatentScene) -> FitReport:
     period = None
     if scene.latent_dim == 1:
         period = swing_period(path.times_s[:n].cpu().numpy(), path.q[:n, 0].double().cpu().numpy())
-    fit.log.seconds["report"] = time.perf_counter() - begun
+    fit.log.begin(None)
     return FitReport(
         latent_dim=scene.latent_dim,
         num_bases=scene.spec.num_bases,

@@ -56,6 +56,16 @@ class FitLog:
 
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    """wall time of every stage, its preparation included"""
+    _running: tuple[str, float] | None = None
+
+    def begin(self, stage: str | None) -> None:
+        """Stop the running stage's clock and start another one's."""
+        now = time.perf_counter()
+        if self._running is not None:
+            name, begun = self._running
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - begun
+        self._running = None if stage is None else (stage, now)
 
 
 class SceneFit:
@@ -113,7 +123,7 @@ class SceneFit:
     def flow_starts(self) -> list[list[FlowStart]]:
         """Rigid parts of every clip: found in the first one, found again in the others."""
         if self.starts is None:
-            begun = time.perf_counter()
+            self.log.begin("flow")
             self.starts = []
             for clip in self.clips:
                 n = clip.num_train
@@ -123,7 +133,6 @@ class SceneFit:
                     continue
                 templates = [(self.clips[0].frames[part.reference], part) for part in self.starts[0]]
                 self.starts.append([start_from_flow(*seen, template=template) for template in templates])
-            self.log.seconds["flow start"] = time.perf_counter() - begun
         return self.starts
 
     def _part_masks(self) -> list[np.ndarray]:
@@ -142,11 +151,9 @@ class SceneFit:
 
     def enter(self, stage: StageName, scene: LatentScene) -> LatentScene:
         """Prepare a stage; returns the scene to train on, a new one where shapes change."""
-        begun = time.perf_counter()
+        self.log.begin(stage)
         handler: Callable[[LatentScene], LatentScene] = getattr(self, f"_enter_{stage}")
-        scene = handler(scene)
-        self.log.seconds[f"enter {stage}"] = time.perf_counter() - begun
-        return scene
+        return handler(scene)
 
     def _enter_background(self, scene: LatentScene) -> LatentScene:
         clip = self.clips[0]
@@ -294,16 +301,15 @@ class SceneFit:
 
     def finish(self, scene: LatentScene) -> LatentScene:
         """Settle the dynamics on the final appearance; a training too short to have a latent state gets one first."""
-        begun = time.perf_counter()
+        self.log.begin("settle")
         self._freeze_background(scene)
         if not scene.spec.is_embedded:
             scene = self._enter_embed(scene)
-        scene = self._learn(scene)
-        self.log.seconds["finish"] = time.perf_counter() - begun
-        return scene
+        return self._learn(scene)
 
     def report(self, scene: LatentScene) -> FitReport:
         """Figures of the finished scene."""
+        self.log.begin("report")
         return evaluate(self, scene)
 
     # ---- loss
