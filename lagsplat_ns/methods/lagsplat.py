@@ -20,6 +20,7 @@ from lagsplat_ns.render.cameras import viewmats_from_nerfstudio
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.simulation.scene_timelines import SceneTimelines
 from lagsplat_ns.types import Gaussians
+from lagsplat_ns.viewer.start_view import StartView
 
 
 @dataclass
@@ -65,6 +66,7 @@ class LagSplatModel(SplatfactoModel):
         self.crop_box = None
         self.background_color = torch.zeros(3)
         self._timelines: SceneTimelines | None = None
+        self.start_view = StartView()
 
     # ---- the scene
     @property
