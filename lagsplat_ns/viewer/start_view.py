@@ -31,7 +31,9 @@ class StartView(ViewerControl):
     def _place(self, client: viser.ClientHandle) -> None:
         from nerfstudio.viewer.viewer import VISER_NERFSTUDIO_SCALE_RATIO
 
-        cameras = self.viewer.pipeline.datamanager.train_dataset.cameras
+        dataset = self.viewer.pipeline.datamanager.train_dataset
+        assert dataset is not None
+        cameras = dataset.cameras
         matrix = cameras.camera_to_worlds[0].cpu().numpy()
         turn = vtf.SO3.from_matrix(matrix[:3, :3]) @ vtf.SO3.from_x_radians(np.pi)
         with client.atomic():
