@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import torch
 from nerfstudio.configs.base_config import LoggingConfig, MachineConfig, ViewerConfig
-from nerfstudio.engine.trainer import TrainerConfig
 from nerfstudio.plugins.types import MethodSpecification
 
 from lagsplat_ns.methods.lagsplat import LagSplatModelConfig
 from lagsplat_ns.methods.optimizers import adam, sparse_adam
 from lagsplat_ns.methods.pipeline import LagSplatPipelineConfig
+from lagsplat_ns.methods.trainer_config import LagSplatTrainerConfig
 
 __all__ = ["lagsplat"]
 
 lagsplat = MethodSpecification(
-    config=TrainerConfig(
+    config=LagSplatTrainerConfig(
         method_name="lagsplat",
         max_num_iterations=900,
         steps_per_save=2000,

@@ -29,6 +29,7 @@ __all__ = ["PreparedClip", "load_prepared", "prepare_clips"]
 
 _VERSION = 3  # raise it when prepared data changes its meaning
 _META = "clip.json"
+_said: set[str] = set()  # warnings that this process has printed: once is enough
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _build(
         raise data_error(
             f"Something must move in a clip, but nothing in {source.path} does: "
             f"{np.sum(share > 0)} of {num_train} frames differ from the background by more than "
-            f"{moving.base:.0f} of 255 gray levels (noise: {noise:.1f}).",
+            f"{moving.base:.0f} of 255 gray levels (noise: {noise:.1f})." + "".join(f" {text}" for text in warnings),
             "Use a part in which the thing moves, fill more of the picture with it, or raise `max_side`.",
         )
     if np.mean(share > 0) < 0.7:
