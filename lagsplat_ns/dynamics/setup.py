@@ -85,9 +85,10 @@ class FitSetup:
         return ObservedPath(path.times_s[:n].double(), path.q[:n].double(), path.inputs)
 
     def _stride(self, paths: list[ObservedPath]) -> int:
-        """Every how many frames to fit, where frames come much faster than anything moves."""
+        """Every how many frames to fit, where frames come much faster than anything moves; 32 frames or more stay."""
         frame_s = min(float((path.times_s[1:] - path.times_s[:-1]).median()) for path in paths)
-        return max(int(2 * math.pi / self.omega / frame_s / 60), 1)
+        shortest = min(path.fitted_frames for path in paths)
+        return max(min(int(2 * math.pi / self.omega / frame_s / 60), shortest // 32), 1)
 
     def _typical_speed(self) -> float:
         total, count = 0.0, 0

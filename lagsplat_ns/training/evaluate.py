@@ -12,7 +12,7 @@ from lagsplat_ns.gaussians.scene import LatentScene
 from lagsplat_ns.training.compositing import render_scene
 from lagsplat_ns.training.losses import psnr
 from lagsplat_ns.training.measure import track
-from lagsplat_ns.training.report import FitReport, swing_period
+from lagsplat_ns.training.report import FitReport, longest_run, swing_period
 
 if TYPE_CHECKING:
     from lagsplat_ns.training.fit import SceneFit
@@ -85,7 +85,8 @@ def evaluate(fit: SceneFit, scene: LatentScene) -> FitReport:
         disturbed = [span for p in fit.learned.identified.paths for span in p.disturbed_s]
     period = None
     if scene.latent_dim == 1:
-        period = swing_period(path.times_s[:n].cpu().numpy(), path.q[:n, 0].double().cpu().numpy())
+        calm = slice(0, n) if fit.learned is None else longest_run(fit.learned.is_used[:n])
+        period = swing_period(path.times_s[calm].cpu().numpy(), path.q[calm, 0].double().cpu().numpy())
     fit.log.begin(None)
     return FitReport(
         latent_dim=scene.latent_dim,

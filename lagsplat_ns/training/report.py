@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from rich.console import Console
 from rich.table import Table
 
@@ -18,7 +18,8 @@ class FitReport:
 
     psnr, psnr_moving: dB, mean over training frames, of all and of moving pixels; forecast_error and its two
     baselines: root mean square over the held-out frames, as a share of the range of motion in the training frames, in
-    the picture (None without held-out frames); period_s: time of one swing, None where nothing swings.
+    the picture (None without held-out frames); period_s: time of one swing in the longest undisturbed stretch, None
+    where nothing swings.
     """
 
     latent_dim: int
@@ -48,8 +49,18 @@ def swing_period(times_s: Float[np.ndarray, " T"], q: Float[np.ndarray, " T"]) -
     return float((crossings[-1] - crossings[0]) / (len(crossings) - 1))
 
 
+def longest_run(is_used: Bool[np.ndarray, " T"]) -> slice:
+    """The longest stretch of used frames without a gap."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], is_used.astype(int), [0]])))
+    if len(edges) == 0:
+        return slice(0, 0)
+    begins, ends = edges[::2], edges[1::2]
+    longest = int(np.argmax(ends - begins))
+    return slice(int(begins[longest]), int(ends[longest]))
+
+
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"
+    return "-" if value is None else f"{100 * value:.3g} %"
 
 
 def print_report(report: FitReport, console: Console) -> None:
