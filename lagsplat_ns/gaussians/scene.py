@@ -238,27 +238,24 @@ class LatentScene(nn.Module):
     def gaussians(self, q: Float[Tensor, " d"]) -> Gaussians:
         """The whole scene posed at q."""
         means, quats, opacities = self.moving(q)
-        params, moving = self.gauss_params, self.num_moving
-        logits = params["opacities"][:, 0]
+        logits = self.gauss_params["opacities"][:, 0]
         if self.conditional is not None:
-            logits = torch.cat([torch.logit(opacities, eps=1e-6), logits[moving:]])
-        return Gaussians(
-            means=torch.cat([means, params["means"][moving:]]),
-            quats_wxyz=torch.cat([quats, params["quats"][moving:]]),
-            log_scales=params["scales"],
-            opacity_logits=logits,
-            colors=self.colors,
-        )
+            logits = torch.cat([torch.logit(opacities, eps=1e-6), logits[self.num_moving :]])
+        return self._with_static(means, quats, logits)
 
     def gaussians_at_frame(self, frame: int) -> Gaussians:
         """The whole scene under the free motions of one recorded frame."""
         means, quats, _ = self.moving_freely(self.frame_motions[frame])
+        return self._with_static(means, quats, self.gauss_params["opacities"][:, 0])
+
+    def _with_static(self, means: Tensor, quats: Tensor, opacity_logits: Tensor) -> Gaussians:
+        """Posed moving primitives (means [M, 3], quats [M, 4]) together with the static ones."""
         params, moving = self.gauss_params, self.num_moving
         return Gaussians(
             means=torch.cat([means, params["means"][moving:]]),
             quats_wxyz=torch.cat([quats, params["quats"][moving:]]),
             log_scales=params["scales"],
-            opacity_logits=params["opacities"][:, 0],
+            opacity_logits=opacity_logits,
             colors=self.colors,
         )
 

@@ -63,6 +63,18 @@ def _normal_equations(
     return information, gradient, power
 
 
+def _damped(information: Float[Tensor, "F d d"], share: float) -> Float[Tensor, "F d d"]:
+    """The information with a share of its mean diagonal added, so that coordinates nobody sees stay where they are."""
+    unit = torch.eye(information.shape[-1], device=information.device)
+    return information + (share * information.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] + 1e-9) * unit
+
+
+def _move(damped: Float[Tensor, "F d d"], gradient: Float[Tensor, "F d"], steps: Tensor) -> Float[Tensor, "F d"]:
+    """The Gauss-Newton step, at most about three pixels at a time."""
+    limit = 8.0 * steps
+    return torch.linalg.solve(damped, gradient[..., None])[..., 0].clamp(-limit, limit)
+
+
 @torch.no_grad()
 def measure(
     scene: LatentScene,
@@ -78,7 +90,6 @@ def measure(
     device = background.device
     q = torch.from_numpy(np.ascontiguousarray(start)).float().to(device)
     deviation = torch.zeros_like(q)
-    unit = torch.eye(q.shape[1], device=device)
     for lo in range(0, len(q), _CHUNK):
         part = slice(lo, min(lo + _CHUNK, len(q)))
         pictures = tensor_frames(frames[part], device)
@@ -86,10 +97,8 @@ def measure(
         for blur in blurs:
             for _ in range(iterations):
                 info, gradient, power = _normal_equations(scene, camera, background, pictures, q[part], steps, blur)
-                damped = info + 1e-3 * info.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * unit + 1e-9 * unit
-                move = torch.linalg.solve(damped, gradient[..., None])[..., 0]
-                limit = 8.0 * steps  # at most about three pixels at a time
-                q[part] = q[part] - move.clamp(-limit, limit)
+                damped = _damped(info, 1e-3)
+                q[part] = q[part] - _move(damped, gradient, steps)
         inverse = torch.linalg.inv(damped)
         deviation[part] = (inverse.diagonal(dim1=-2, dim2=-1) * power[:, None]).clamp(min=0).sqrt()
         if report is not None:
@@ -121,12 +130,7 @@ def track(
         steps = _probe_steps(scene, camera, guess[0])
         for blur in (5, 5, 1, 1):
             info, gradient, _ = _normal_equations(scene, camera, background, picture, guess, steps, blur)
-            damped = info + 1e-2 * info.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * torch.eye(
-                guess.shape[1], device=device
-            )
-            damped = damped + 1e-9 * torch.eye(guess.shape[1], device=device)
-            limit = 8.0 * steps
-            guess = guess - torch.linalg.solve(damped, gradient[..., None])[..., 0].clamp(-limit, limit)
+            guess = guess - _move(_damped(info, 1e-2), gradient, steps)
         found.append(guess[0].double().cpu().numpy())
         rate = (found[-1] - found[-2]) / gap
     return np.stack(found[1:])
