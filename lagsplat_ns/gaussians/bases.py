@@ -106,6 +106,13 @@ class MotionBases(nn.Module):
         return self._terms(translations, cosines, sines)
 
 
+def _is_constant(bases: nn.Module) -> bool:
+    """Whether inertia is the same everywhere: one part whose angle about a pivot is linear in q."""
+    if not isinstance(bases, MotionBases):
+        return False
+    return bases.num_bases == 1 and bool(bases.has_pivots) and bases.monomials.degree == 1
+
+
 class GeometricMetric(nn.Module):
     """M(q) = D(q)^T G D(q), the mass matrix that the moving Gaussians themselves imply.
 
@@ -118,13 +125,13 @@ class GeometricMetric(nn.Module):
     gram: Tensor
     constant_mass: Tensor
 
-    def __init__(self, bases: MotionBases, gram: Float[Tensor, "P4 P4"], epsilon: float = 1e-6) -> None:
+    def __init__(self, bases: nn.Module, gram: Float[Tensor, "P4 P4"], epsilon: float = 1e-6) -> None:
         super().__init__()
         self.bases, self.epsilon = bases, epsilon
         self.register_buffer("gram", gram)
         # One part whose angle about a pivot is linear in q has the same inertia everywhere: worth a short cut.
         self._latest: tuple[Tensor, Tensor] | None = None
-        self.is_constant = bases.num_bases == 1 and bool(bases.has_pivots) and bases.monomials.degree == 1
+        self.is_constant = _is_constant(bases)
         with torch.no_grad():
             self.register_buffer("constant_mass", self._mass(gram.new_zeros(bases.latent_dim)))
 
