@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lagsplat_ns.data.prepare import load_prepared, prepare_clips
-from lagsplat_ns.data.sensors import SensorLog, find_sensor_file, read_sensors
+from lagsplat_ns.data.sensors import SensorLog, find_sensor_file, read_measurements, read_sensors, shared_inputs
 from lagsplat_ns.data.settings import VideoSettings
 from lagsplat_ns.data.sources import ClipSource
 from tests.video_clips import swinging_disc, write_video
@@ -57,9 +57,10 @@ def test_named_columns_need_no_unit(tmp_path: Path) -> None:
         "time_s\tp_kPa\n0.0\t1.5\n0.1\t2.5\n0.3\t3.5\n".encode("utf-16"),
         b"# made by a logger\r\n# time_s, p_kPa\r\n0.0, 1.5\r\n\r\n0.1, 2.5\r\n0.3, 3.5\r\n",
         b'"time_ms","p_kPa"\n0,1.5\n100,2.5\n300,3.5\n',
+        b'time_s,p_kPa\n0,"1,5"\n"0,1","2,5"\n"0,3","3,5"\n',
         b"Time (s),p (kPa)\n0,1.5\n.1,2.5\n3e-1,3.5\n",
     ],
-    ids=["semicolons, decimal commas, byte-order mark", "UTF-16 tabs", "comments", "milliseconds", "spaces"],
+    ids=["semicolons, decimal commas, byte-order mark", "UTF-16 tabs", "comments", "milliseconds", "quoted", "spaces"],
 )
 def test_dialects_read_alike(tmp_path: Path, text: bytes) -> None:
     log, _ = _read(tmp_path, text)
@@ -129,3 +130,60 @@ def test_log_beside_the_clip_reaches_the_prepared_clip(tmp_path: Path) -> None:
     assert other.sensors.names == ("flow_V",)
     (none,) = prepare_clips(file, VideoSettings(sensor_columns=("none",)), quiet=True)
     assert none.sensors is None
+
+
+def test_dates_in_milliseconds_are_told_by_their_size(tmp_path: Path) -> None:
+    rows = "".join(f"{1_700_000_000_000 + 10 * k},{k}\n" for k in range(40))
+    log, notes = _read(tmp_path, "timestamp,motor_V\n" + rows)
+    assert log is not None
+    np.testing.assert_allclose(log.times_s, 0.01 * np.arange(40), atol=1e-12)
+    assert "gives dates in ms" in notes[1]
+
+
+@pytest.mark.parametrize(("text", "value"), [("t,u_V\n0,0\n1,0\n", "0"), ("t,u_V\n0,2.5\n1,2.5\n", "2.5")])
+def test_an_input_that_never_changes_is_said_to_tell_nothing(tmp_path: Path, text: str, value: str) -> None:
+    log, notes = _read(tmp_path, text)
+    assert log is not None
+    assert log.is_constant(0.3).tolist() == [True]
+    assert f"u_V is {value} throughout the clip: how it acts cannot be told from it" in notes[1]
+
+
+def test_an_input_that_changes_outside_the_clip_alone_is_constant() -> None:
+    log = SensorLog(np.array([0.0, 1.0, 2.0]), np.array([[1.0, 0], [1.0, 1.0], [4.0, 1.0]]), ("a_V", "b_V"), ("V", "V"))
+    assert log.is_constant(1.0).tolist() == [True, False]
+    assert log.is_constant(2.0).tolist() == [False, False]
+
+
+def test_measured_columns_are_no_inputs(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("time_s,torque_Nm,motor_V,angle_deg\n0,1,5,10\n1,2,6,20\n")
+    log, notes = read_sensors(file, AUTO, "linear", 0.0, 1.0, ("motor_V", "angle_deg"))
+    assert log is not None
+    assert log.names == ("torque_Nm",)
+    assert notes[0] == "Inputs from log.csv: torque_Nm."
+    measured, notes = read_measurements(file, ("angle_deg", "motor_V"), 0.0, 1.0)
+    assert measured.names == ("angle_deg", "motor_V")
+    np.testing.assert_array_equal(measured.values, [[10, 5], [20, 6]])
+    assert notes == ["Measurements from log.csv: angle_deg, motor_V."]
+
+
+def test_a_clip_without_a_log_counts_as_not_driven() -> None:
+    log = SensorLog(np.arange(2.0), np.zeros((2, 2)), ("a_V", "b_V"), ("V", "V"))
+    assert shared_inputs([("one.mp4", None), ("two.mp4", None)]) == ((), [])
+    names, notes = shared_inputs([("one.mp4", None), ("two.mp4", log)])
+    assert names == ("a_V", "b_V")
+    assert notes == ["No sensor log for one.mp4: a_V, b_V counts as zero there."]
+    turned = log.picked(("b_V", "a_V"))
+    assert shared_inputs([("one.mp4", log), ("two.mp4", turned)]) == (("a_V", "b_V"), [])
+
+
+def test_measurements_reach_the_prepared_clip(tmp_path: Path) -> None:
+    times_s = np.arange(20) * 0.04
+    file = write_video(tmp_path / "arm.mp4", swinging_disc(times_s), times_s)
+    (tmp_path / "arm.csv").write_text("time_s,torque_Nm,angle_deg\n0,0,5\n1,1,15\n")
+    settings = VideoSettings(start=0.2, measurement_columns=("angle_deg",))
+    (clip,) = prepare_clips(file, settings, quiet=True)
+    assert clip.sensors is not None
+    assert clip.sensors.names == ("torque_Nm",)
+    assert clip.measurements is not None
+    np.testing.assert_allclose(clip.measurements.at(clip.times_s)[:, 0], 7 + 10 * clip.times_s, atol=1e-9)

@@ -20,15 +20,16 @@ from lagsplat_ns.data.cache import ArrayFile, cache_root, new_folder
 from lagsplat_ns.data.errors import data_error
 from lagsplat_ns.data.frames import FrameReader, fit_size
 from lagsplat_ns.data.motion import FlowMeter, MovingPixels, camera_motion
-from lagsplat_ns.data.sensors import SensorLog, find_sensor_file, read_sensors
+from lagsplat_ns.data.sensors import SensorLog, find_sensor_file, read_measurements, read_sensors, shared_inputs
 from lagsplat_ns.data.settings import MIN_FRAMES, VideoSettings, default_max_side
 from lagsplat_ns.data.sources import ClipSource, find_sources
 from lagsplat_ns.data.timing import order_frames
 
 __all__ = ["PreparedClip", "load_prepared", "prepare_clips"]
 
-_VERSION = 3  # raise it when prepared data changes its meaning
+_VERSION = 4  # raise it when prepared data changes its meaning
 _META = "clip.json"
+_MEASURED = "measurements.npz"
 _said: set[str] = set()  # warnings that this process has printed: once is enough
 
 
@@ -57,6 +58,8 @@ class PreparedClip:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """what was taken from the sensor log, and what was left out or mended"""
+    measurements: SensorLog | None = None
+    """quantities that were measured and do not act on the thing"""
 
 
 def prepare_clips(path: Path, settings: VideoSettings | None = None, *, quiet: bool = False) -> list[PreparedClip]:
@@ -83,6 +86,8 @@ def prepare_clips(path: Path, settings: VideoSettings | None = None, *, quiet: b
                 "Film all clips with one camera setting, or train on one of them: --data FILE.",
             )
         clips.append(clip)
+    for text in shared_inputs([(clip.source.name, clip.sensors) for clip in clips])[1]:
+        console.print(f"Note: {escape(text)}", highlight=False, soft_wrap=True)
     return clips
 
 
@@ -109,11 +114,13 @@ def load_prepared(folder: Path) -> PreparedClip:
         noise=meta["noise"],
         warnings=meta["warnings"],
         notes=meta["notes"],
+        measurements=SensorLog.load(folder / _MEASURED) if (folder / _MEASURED).is_file() else None,
     )
 
 
 def _prepare(source: ClipSource, settings: VideoSettings, console: Console) -> PreparedClip:
-    sensor_file = None if settings.sensor_columns == ("none",) else find_sensor_file(source)
+    is_wanted = settings.sensor_columns != ("none",) or settings.measurement_columns
+    sensor_file = find_sensor_file(source) if is_wanted else None
     root = cache_root(source.folder, settings.cache_dir)
     folder = root / f"{source.path.stem}-{_key(source, sensor_file, settings)}"
     if not (folder / _META).is_file():
@@ -131,6 +138,7 @@ def _key(source: ClipSource, sensor_file: Path | None, settings: VideoSettings) 
         "content": source.content_hash(),
         "sensors": None if sensor_file is None else hashlib.sha256(sensor_file.read_bytes()).hexdigest(),
         "columns": list(settings.sensor_columns),
+        "measurements": list(settings.measurement_columns),
         "interpolation": settings.sensor_interpolation,
         "start": settings.start,
         "end": settings.end,
@@ -158,11 +166,15 @@ def _build(
 
     notes: list[str] = []
     if sensor_file is not None:
-        log, notes = read_sensors(
-            sensor_file, settings.sensor_columns, settings.sensor_interpolation, offset_s, float(times_s[-1])
-        )
+        span = (offset_s, float(times_s[-1]))
+        measured = settings.measurement_columns
+        log, notes = read_sensors(sensor_file, settings.sensor_columns, settings.sensor_interpolation, *span, measured)
         if log is not None:
             log.save(folder / "sensors.npz")
+        if measured:
+            measurements, more = read_measurements(sensor_file, measured, *span)
+            measurements.save(folder / _MEASURED)
+            notes += more
 
     step = progress.add_task(f"{source.path.name}: background", total=3)
     chosen = sample_indices(num_train)

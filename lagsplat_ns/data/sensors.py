@@ -1,36 +1,40 @@
-"""Inputs that were measured while a clip was filmed, read from a table beside it."""
+"""Inputs and other quantities that were measured while a clip was filmed, read from a table beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from lagsplat_ns.data.errors import data_error
 from lagsplat_ns.data.sources import TIMES_FILE, ClipSource
 from lagsplat_ns.data.tables import Table, read_table
+from lagsplat_ns.data.units import TIME_UNITS, column_unit, find_time_column, time_unit
 
-__all__ = ["SensorLog", "find_sensor_file", "read_sensors"]
+__all__ = [
+    "SensorLog",
+    "find_sensor_file",
+    "read_measurements",
+    "read_sensors",
+    "shared_inputs",
+]
 
 Interpolation = Literal["linear", "hold"]
 
-_PRESSURES = ("Pa", "hPa", "kPa", "MPa", "bar", "mbar", "psi")
-_FORCES = ("Nm", "mNm", "kNm", "N", "mN", "kN", "lbf")
-_ELECTRIC = ("V", "mV", "kV", "A", "mA", "uA", "W", "mW", "kW", "pwm", "duty", "percent")
-_UNITS = {unit.lower(): unit for unit in _PRESSURES + _FORCES + _ELECTRIC}
-_TIME_NAMES = frozenset(["t", "time", "timestamp", "timestamps", "seconds", "sec", "elapsed", "zeit"])
-_TIME_UNITS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 _EPOCH_SECONDS = 1e8  # a clip does not last three years: larger times are dates
+_EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"))  # dates of our century, without a unit in the header
 
 
 @dataclass(frozen=True)
 class SensorLog:
-    """Measured inputs over time.
+    """Measured quantities over time.
 
     times_s: seconds since the first frame in use, strictly increasing. values: one column per input, in its own unit.
+    names as in the header, each with its unit.
     """
 
     times_s: Float64[np.ndarray, " K"]
@@ -47,6 +51,18 @@ class SensorLog:
             return self.values[rows]
         columns = [np.interp(times_s, self.times_s, column) for column in self.values.T]
         return np.stack(columns, axis=-1)
+
+    def is_constant(self, duration_s: float) -> Bool[np.ndarray, " m"]:
+        """Which columns never change from the first frame to `duration_s`: how such an input acts cannot be told."""
+        inside = self.at(np.concatenate([[0.0, duration_s], np.clip(self.times_s, 0.0, duration_s)]))
+        return np.ptp(inside, axis=0) <= 1e-9 * np.abs(inside).max(axis=0)
+
+    def picked(self, names: tuple[str, ...]) -> SensorLog:
+        """The same log with its columns in another order."""
+        order = [self.names.index(name) for name in names]
+        return SensorLog(
+            self.times_s, self.values[:, order], names, tuple(self.units[k] for k in order), self.interpolation
+        )
 
     def save(self, file: Path) -> None:
         """Writes an .npz file that needs no pickle to be read."""
@@ -83,26 +99,104 @@ def find_sensor_file(source: ClipSource) -> Path | None:
 
 
 def read_sensors(
-    file: Path, columns: tuple[str, ...], interpolation: Interpolation, offset_s: float, duration_s: float
+    file: Path,
+    columns: tuple[str, ...],
+    interpolation: Interpolation,
+    offset_s: float,
+    duration_s: float,
+    measurement_columns: tuple[str, ...] = (),
 ) -> tuple[SensorLog | None, list[str]]:
     """The measured inputs of a clip, and notes about what was taken, left out or mended.
 
-    columns: ("auto",) takes the columns named with the unit of an input; else the wanted names. offset_s, duration_s:
-    where the used part of the clip begins on the clip's own clock, and how long it lasts.
+    columns: ("auto",) takes the columns named with the unit of an input, ("none",) nothing; else the wanted names.
+    offset_s, duration_s: where the used part of the clip begins on the clip's own clock, and how long it lasts.
+    measurement_columns are no inputs.
 
     Raises: DataError.
     """
+    if columns == ("none",):
+        return None, []
     table = read_table(file)
-    time_column = _time_column(table)
+    time_column = find_time_column(table.names)
     automatic = columns == ("auto",)
-    chosen = _choose(table, time_column, None if automatic else columns)
-    others = [name for k, name in enumerate(table.names) if k not in chosen and k != time_column]
+    both = sorted(set(columns) & set(measurement_columns))
+    if both:
+        raise data_error(
+            f"A column must be an input or a measurement, but {', '.join(both)} of {file} is named as both.",
+            "Take it out of `sensor_columns` or out of `measurement_columns`.",
+        )
+    chosen = _choose(table, time_column, None if automatic else columns, measurement_columns)
+    used = [*chosen, *(k for k, name in enumerate(table.names) if name in measurement_columns)]
+    others = [name for k, name in enumerate(table.names) if k not in used and k != time_column]
+    if not chosen and measurement_columns:
+        return None, []
     if not chosen:
         note = (
             f"{file.name} holds no measured inputs (columns {', '.join(table.names)}): it is not used. Inputs are "
             "columns named with their unit, such as pressure_kPa or torque_Nm; or name them with --sensor-columns."
         )
         return None, [note]
+    notes = [f"Inputs from {file.name}: {', '.join(table.names[k] for k in chosen)}."]
+    if others:
+        notes[0] += f" Left out: {', '.join(others)}."
+    log = _read_log(table, time_column, chosen, interpolation, offset_s, duration_s, notes)
+    still = [name for name, is_still in zip(log.names, log.is_constant(duration_s)) if is_still]
+    for name in still:
+        value = float(log.at(np.zeros(1))[0, log.names.index(name)])
+        notes.append(
+            f"{name} is {value:g} throughout the clip: how it acts cannot be told from it, and it is left out of the "
+            "fit."
+        )
+    return log, notes
+
+
+def read_measurements(
+    file: Path, columns: tuple[str, ...], offset_s: float, duration_s: float
+) -> tuple[SensorLog, list[str]]:
+    """Quantities that were measured and do not act on the thing (an angle, a position), and notes about them.
+
+    Raises: DataError.
+    """
+    table = read_table(file)
+    chosen = _choose(table, None, columns, (), "measurement_columns")
+    notes = [f"Measurements from {file.name}: {', '.join(columns)}."]
+    return _read_log(table, find_time_column(table.names), chosen, "linear", offset_s, duration_s, notes), notes
+
+
+def shared_inputs(logs: Sequence[tuple[str, SensorLog | None]]) -> tuple[tuple[str, ...], list[str]]:
+    """The inputs that all clips of one thing have in common, and notes; logs: a clip's name and its log.
+
+    Clips without a log count as not driven: their inputs are zero.
+
+    Raises: DataError if two clips were logged with different inputs.
+    """
+    known = [(clip, log) for clip, log in logs if log is not None]
+    if not known:
+        return (), []
+    first, names = known[0][0], known[0][1].names
+    for clip, log in known[1:]:
+        if sorted(log.names) != sorted(names):
+            raise data_error(
+                f"All clips of one thing must be logged with the same inputs, but {clip} has {', '.join(log.names)} "
+                f"and {first} has {', '.join(names)}.",
+                "Choose columns that all logs have with --sensor-columns, or train on one clip: --data FILE.",
+            )
+    missing = [clip for clip, log in logs if log is None]
+    if not missing:
+        return names, []
+    return names, [f"No sensor log for {', '.join(missing)}: {', '.join(names)} counts as zero there."]
+
+
+def _read_log(
+    table: Table,
+    time_column: int | None,
+    chosen: list[int],
+    interpolation: Interpolation,
+    offset_s: float,
+    duration_s: float,
+    notes: list[str],
+) -> SensorLog:
+    file = table.file
     if time_column is None:
         raise data_error(
             f"A sensor log must have a time column, but {file} has {', '.join(table.names)}.",
@@ -112,58 +206,38 @@ def read_sensors(
         raise data_error(
             f"A sensor log must have rows, but {file} has only its first line.", "Log again, or remove it."
         )
-
-    notes = [f"Inputs from {file.name}: {', '.join(table.names[k] for k in chosen)}."]
-    if others:
-        notes[0] += f" Left out: {', '.join(others)}."
-    times_s = table.numbers(time_column, allow_missing=False) * _time_unit(table.names[time_column])
+    times_s = table.numbers(time_column, allow_missing=False) * time_unit(table.names[time_column])
     _check_increasing(times_s, table, time_column)
     if times_s[0] > _EPOCH_SECONDS:
-        notes.append(f"{file.name} gives dates, not seconds: its first row is taken as the clip's first frame.")
+        unit = next((unit for size, unit in _EPOCH_UNITS if times_s[0] > size), "s")
+        if unit != "s":
+            times_s = times_s - times_s[0]
+            times_s *= TIME_UNITS[unit]
+        named = "" if unit == "s" else f" in {unit}"
+        notes.append(f"{file.name} gives dates{named}, not seconds: its first row is taken as the clip's first frame.")
         times_s = times_s - times_s[0]
     times_s = times_s - offset_s
     _check_overlap(times_s, duration_s, table, notes)
     values = np.stack([_mended(table, k, times_s, notes) for k in chosen], axis=1)
     names = tuple(table.names[k] for k in chosen)
-    return SensorLog(times_s, values, names, tuple(_unit(name) for name in names), interpolation), notes
+    return SensorLog(times_s, values, names, tuple(column_unit(name) for name in names), interpolation)
 
 
-def _split_unit(name: str) -> tuple[str, str]:
-    """A column name's stem and the unit behind it: pressure_kPa, pressure [kPa], pressure (kPa)."""
-    cleaned = name.replace("[", "_").replace("]", "").replace("(", "_").replace(")", "").replace(" ", "_")
-    stem, _, unit = cleaned.strip("_").rpartition("_")
-    return stem.rstrip("_"), unit
-
-
-def _unit(name: str) -> str:
-    """The input unit a column is named with, or an empty text."""
-    stem, unit = _split_unit(name)
-    if unit == "%":
-        return "percent"
-    return _UNITS.get(unit.lower(), "") if stem else ""
-
-
-def _time_column(table: Table) -> int | None:
-    for k, name in enumerate(table.names):
-        stem, unit = _split_unit(name.lower())
-        if name.lower() in _TIME_NAMES or (stem in _TIME_NAMES and unit in _TIME_UNITS):
-            return k
-    return None
-
-
-def _time_unit(name: str) -> float:
-    """Seconds per unit of the time column."""
-    stem, unit = _split_unit(name.lower())
-    return _TIME_UNITS.get(unit, 1.0) if stem else 1.0
-
-
-def _choose(table: Table, time_column: int | None, wanted: tuple[str, ...] | None) -> list[int]:
+def _choose(
+    table: Table,
+    time_column: int | None,
+    wanted: tuple[str, ...] | None,
+    others: tuple[str, ...],
+    option: str = "sensor_columns",
+) -> list[int]:
     if wanted is None:
-        return [k for k, name in enumerate(table.names) if k != time_column and _unit(name)]
+        return [
+            k for k, name in enumerate(table.names) if k != time_column and name not in others and column_unit(name)
+        ]
     missing = [name for name in wanted if name not in table.names]
     if missing:
         raise data_error(
-            f"`sensor_columns` must name columns of {table.file}, but it has no {', '.join(missing)}.",
+            f"`{option}` must name columns of {table.file}, but it has no {', '.join(missing)}.",
             f"It has: {', '.join(table.names)}.",
         )
     return [table.names.index(name) for name in wanted]

@@ -44,6 +44,9 @@ class VideoSettings:
     sensor_columns: tuple[str, ...] = ("auto",)
     """Columns of the sensor log to use as inputs. "auto": those named with the unit of a pressure, torque, force,
     voltage, current, power or duty cycle (such as pressure_kPa). "none": no inputs."""
+    measurement_columns: tuple[str, ...] = ()
+    """Columns of the sensor log that were measured but do not act (an angle, a position): the learned coordinates are
+    checked against them, and they are no inputs."""
     sensor_interpolation: Literal["linear", "hold"] = "linear"
     """Value between two rows of the sensor log: on the line between them, or that of the earlier row."""
     cache_dir: Path | None = None

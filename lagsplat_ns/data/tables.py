@@ -57,18 +57,18 @@ class Table:
         return result
 
 
-def read_table(file: Path) -> Table:
-    """The table in a text file.
+def read_table(file: Path, kind: str = "sensor log") -> Table:
+    """The table in a text file; `kind` is what messages call it.
 
     Raises: DataError.
     """
-    text = _decoded(file)
+    text = _decoded(file, kind)
     numbered = [(k, line) for k, line in enumerate(text.splitlines(), start=1) if line.strip()]
     while numbered and numbered[0][1].lstrip().startswith("#") and len(numbered) > 1 and not _is_header(numbered):
         numbered.pop(0)
     if not numbered:
         raise data_error(
-            f"A sensor log must have a first line with column names, but {file} is empty.", "Log again, or remove it."
+            f"A {kind} must have a first line with column names, but {file} is empty.", "Log again, or remove it."
         )
     header = numbered[0][1].lstrip().lstrip("#").strip()
     separator = max(";\t,", key=lambda mark: (header.count(mark), mark != ","))
@@ -76,7 +76,7 @@ def read_table(file: Path) -> Table:
     rows = [row for row in csv.reader([line for _, line in numbered[1:]], delimiter=separator)]
     if _is_number(names[0]) and all(_is_number(name) for name in names):
         raise data_error(
-            f"The first line of a sensor log must name its columns, but {file} begins with numbers ({header[:40]}).",
+            f"The first line of a {kind} must name its columns, but {file} begins with numbers ({header[:40]}).",
             "Add a first line such as time_s,pressure_kPa.",
         )
     duplicates = sorted({name for name in names if names.count(name) > 1})
@@ -84,7 +84,7 @@ def read_table(file: Path) -> Table:
         raise data_error(
             f"Column names must differ, but {file} has {', '.join(duplicates)} more than once.", "Rename the columns."
         )
-    commas = separator != "," and any(re.search(r"\d,\d", cell) for row in rows[:200] for cell in row)
+    commas = any(re.fullmatch(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*", cell) for row in rows[:200] for cell in row)
     return Table(file, names, rows, [k for k, _ in numbered[1:]], commas)
 
 
@@ -103,7 +103,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _decoded(file: Path) -> str:
+def _decoded(file: Path, kind: str) -> str:
     raw = file.read_bytes()
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16")
@@ -112,5 +112,5 @@ def _decoded(file: Path) -> str:
     except UnicodeDecodeError:
         text = raw.decode("latin-1")
     if "\x00" in text:
-        raise data_error(f"A sensor log must be a text file, but {file} is not.", "Export it as CSV.")
+        raise data_error(f"A {kind} must be a text file, but {file} is not.", "Export it as CSV.")
     return text

@@ -9,7 +9,7 @@ import pytest
 
 from lagsplat_ns.data.errors import DataError
 from lagsplat_ns.data.prepare import prepare_clips
-from lagsplat_ns.data.sensors import read_sensors
+from lagsplat_ns.data.sensors import SensorLog, read_measurements, read_sensors, shared_inputs
 from tests.video_clips import swinging_disc, write_video
 
 
@@ -58,6 +58,24 @@ def test_bad_tables(tmp_path: Path, text: str | bytes, words: str) -> None:
 
 def test_unknown_columns_list_what_is_there(tmp_path: Path) -> None:
     _refused(tmp_path, "t,torque\n0,1\n1,2\n", "it has no torqe", "It has: t, torque.", columns=("torqe",))
+
+
+def test_a_column_is_an_input_or_a_measurement(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("t,torque_Nm\n0,1\n1,2\n")
+    with pytest.raises(DataError, match="must be an input or a measurement, but torque_Nm"):
+        read_sensors(file, ("torque_Nm",), "linear", 0.0, 1.0, ("torque_Nm",))
+    with pytest.raises(
+        DataError, match=r"`measurement_columns` must name columns .* but it has no angle\.\n  It has: t"
+    ):
+        read_measurements(file, ("angle",), 0.0, 1.0)
+
+
+def test_clips_logged_with_different_inputs() -> None:
+    a = SensorLog(np.arange(2.0), np.zeros((2, 1)), ("a_V",), ("V",))
+    b = SensorLog(np.arange(2.0), np.zeros((2, 1)), ("b_V",), ("V",))
+    with pytest.raises(DataError, match=r"same inputs, but two\.mp4 has b_V and one\.mp4 has a_V"):
+        shared_inputs([("one.mp4", a), ("two.mp4", b)])
 
 
 def test_a_bad_log_stops_the_clip_and_leaves_the_cache_clean(tmp_path: Path) -> None:
