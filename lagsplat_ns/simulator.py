@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,9 +16,12 @@ from lagsplat_ns.dynamics.energy import total_energy
 from lagsplat_ns.dynamics.equations import forward_dynamics
 from lagsplat_ns.dynamics.equilibrium import rest_state
 from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.simulation.calibration import Calibration, load_calibration
 from lagsplat_ns.simulation.camera import PinholeCamera
 from lagsplat_ns.simulation.grip import Grip, grip_from_shares, picture_jacobian, pixel_shares, rasterize
 from lagsplat_ns.simulation.held import HeldMotion, SimulatedScene, held_motion
+from lagsplat_ns.simulation.input_log import LoggedMotion, input_logs
+from lagsplat_ns.simulation.seen import SeenRange
 from lagsplat_ns.simulation.stepping import Stepper
 from lagsplat_ns.simulation.timeline import Timeline
 from lagsplat_ns.types import Gaussians, State
@@ -33,10 +37,14 @@ class Simulator:
 
     Times are seconds since the clip's first frame. The dynamics run in double precision on the CPU, pictures are
     rendered where the scene's tensors are. Forces act in picture units: the larger side of a picture is two units long
-    and the moving thing has unit mass; how many newtons that is, a clip alone cannot tell.
+    and the moving thing has unit mass; how many newtons that is, a clip alone cannot tell. With a `calibration` forces
+    are newtons; `force_unit` says which.
 
     scene: the trained scene, used as it is and not copied; camera: the filming camera.
     """
+
+    calibration: Calibration | None = None
+    """newtons per picture unit of force, where a measured force or a known push told it"""
 
     def __init__(self, scene: SimulatedScene, camera: PinholeCamera, *, clip: int = 0) -> None:
         if scene.mechanism is None:
@@ -49,7 +57,12 @@ class Simulator:
         self._mechanism = copy.deepcopy(scene.mechanism).double().cpu().requires_grad_(False)
         self._edited = self._mechanism
         self._stepper = Stepper()
-        self._timelines = [Timeline(p.times_s, p.q, p.qd, self._advance_freely) for p in scene.paths]
+        logs = input_logs(scene) or [None] * len(scene.paths)
+        self._timelines = [
+            Timeline(p.times_s, p.q, p.qd, partial(self._advance_logged, LoggedMotion(log, self._stepper)))
+            for p, log in zip(scene.paths, logs, strict=True)
+        ]
+        self.seen = SeenRange(scene.paths)
         self._rest_q = self._find_rest(self._mechanism)
         self._unit_of_energy = self._energy_unit(clip)
         self._state = State(self._rest_q.clone(), torch.zeros_like(self._rest_q))
@@ -64,7 +77,9 @@ class Simulator:
         from lagsplat_ns.simulation.loading import load_scene
 
         scene, camera = load_scene(Path(config))
-        return cls(scene, camera)
+        sim = cls(scene, camera)
+        sim.calibration = load_calibration(Path(config).parent)
+        return sim
 
     # ---- where it is
     @property
@@ -83,6 +98,16 @@ class Simulator:
         names = tuple(getattr(getattr(self.scene, "spec", None), "input_names", ()))
         return names or tuple(f"input_{k}" for k in range(self._mechanism.num_inputs))
 
+    @property
+    def force_unit(self) -> str:
+        """The unit of forces in `step`: "N" with a calibration, else "picture units"."""
+        return "picture units" if self.calibration is None else "N"
+
+    @property
+    def is_outside_seen(self) -> bool:
+        """Whether the thing is further out, or faster, than the clips showed it: what it does there is extrapolated."""
+        return self.seen.is_outside(self._state)
+
     def rest(self) -> None:
         """Puts the thing at rest in its stable equilibrium; the clock goes to zero."""
         self._state = State(self._rest_q.clone(), torch.zeros_like(self._rest_q))
@@ -91,7 +116,8 @@ class Simulator:
     def seek(self, t: float | int, *, clip: int = 0) -> None:
         """Puts the thing where it is `t` seconds after the clip's first frame.
 
-        Inside the clip this is the recorded path; before its start and past its end the dynamics continue it.
+        Inside the clip this is the recorded path; before its start and past its end the dynamics continue it. Measured
+        inputs go on there as long as their log does, and are zero beyond it.
 
         Raises: ValueError for a time that is not finite or a clip that does not exist.
         """
@@ -155,7 +181,7 @@ class Simulator:
     ) -> None:
         """Lets `dt` seconds pass (dt < 0: runs back), with constant forces on grips and constant inputs.
 
-        forces: pairs of a grip and (fx, fy), x right and y down in the picture, picture units. inputs: values by name
+        forces: pairs of a grip and (fx, fy), x right and y down in the picture, in `force_unit`. inputs: values by name
         and unit as in the sensor log; what is not named is zero.
 
         Raises: ValueError for numbers that are not finite or an unknown input; FloatingPointError if the motion cannot
@@ -164,7 +190,7 @@ class Simulator:
         if not math.isfinite(dt):
             raise ValueError(f"`dt` must be a finite number of seconds, but is {dt}.\n  Pass for example 1/60.")
         pulls = [
-            (grip, held_motion(self.scene, grip.indices), pull)
+            (grip, held_motion(self.scene, grip.indices), pull / self._newtons_per_unit)
             for grip, pull in ((grip, _checked_force(force)) for grip, force in forces)
             if not grip.is_empty
         ]
@@ -212,12 +238,16 @@ class Simulator:
     def _scene_q(self, q: Tensor) -> Tensor:
         return q.to(device=self.scene.is_moving.device, dtype=torch.float32)
 
-    def _advance_freely(self, state: State, dt: float) -> State:
-        return self._advance(state, dt, [], self._input_vector({}))
+    @property
+    def _newtons_per_unit(self) -> float:
+        return 1.0 if self.calibration is None else self.calibration.newtons_per_unit
+
+    def _advance_logged(self, motion: LoggedMotion, state: State, dt: float, time_s: float) -> State:
+        return motion.advance(self._edited, state, dt, time_s)
 
     @torch.no_grad()
     def _advance(self, state: State, dt: float, pulls: Sequence[Pull], inputs: Tensor | None) -> State:
-        def acceleration(now: State) -> Tensor:
+        def acceleration(now: State, _: float) -> Tensor:
             force = None
             if pulls:
                 parts = [picture_jacobian(grip, *motion(now.q)).T @ pull for grip, motion, pull in pulls]

@@ -44,5 +44,5 @@ def test_simulator_methods_keep_their_parameters(name: str) -> None:
 
 def test_simulator_offers_nothing_by_accident() -> None:
     public = {name for name in vars(Simulator) if not name.startswith("_")}
-    properties = {"state", "clip_end_s", "input_names"}
+    properties = {"state", "clip_end_s", "input_names", "calibration", "force_unit", "is_outside_seen"}
     assert public == set(PARAMETERS) | properties | {"grip_jacobian", "grip_pixel"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -44,6 +44,11 @@ class SceneSpec:
     potential_degree: int = 8
     num_inputs: int = 0
     input_names: tuple[str, ...] = ()
+    input_units: tuple[str, ...] = ()
+    input_logs: tuple[Tensor, ...] = field(default=(), compare=False)
+    """measured inputs of every clip, [K, 1 + m]: seconds since the first frame, then values; no rows without a log"""
+    holds_inputs: bool = False
+    """whether inputs stay what a row of the log says until the next one, instead of lying on the line between them"""
     has_mechanism: bool = False
     """whether the dynamics were identified"""
 
@@ -127,7 +132,8 @@ class LatentScene(nn.Module):
     def from_state_dict(cls, state: Mapping[str, Any]) -> LatentScene:
         """The scene of a state dict, with the shapes that it was saved with."""
         stored = dict(state["_extra_state"])
-        scene = cls(SceneSpec(**{**stored, "input_names": tuple(stored["input_names"])}))
+        lists = {name: tuple(stored.get(name, ())) for name in ("input_names", "input_units", "input_logs")}
+        scene = cls(SceneSpec(**{**stored, **lists}))
         scene.load_state_dict(dict(state))
         return scene
 

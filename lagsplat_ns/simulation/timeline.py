@@ -12,7 +12,8 @@ from torch import Tensor
 
 from lagsplat_ns.types import State
 
-Advance = Callable[[State, float], State]
+Advance = Callable[[State, float, float], State]
+"""The state some signed seconds (second argument) after a time in seconds (third argument)."""
 
 
 class Timeline:
@@ -58,20 +59,20 @@ class Timeline:
                 f"A time must be a finite number of seconds, but is {time_s}.\n  Pass seconds, such as 1.5."
             )
         if time_s > self.end_s:
-            return self._continued(self._after, time_s - self.end_s, 1.0)
+            return self._continued(self._after, time_s - self.end_s, self.end_s, 1.0)
         if time_s < self.start_s:
-            return self._continued(self._before, self.start_s - time_s, -1.0)
+            return self._continued(self._before, self.start_s - time_s, self.start_s, -1.0)
         return self._recorded(time_s)
 
     def forget_rollouts(self) -> None:
         """Drops what was rolled out, after the physics changed."""
         del self._after[1:], self._before[1:]
 
-    def _continued(self, knots: list[State], away_s: float, direction: float) -> State:
-        index = int(away_s / self._knot_s)
+    def _continued(self, knots: list[State], away_s: float, from_s: float, direction: float) -> State:
+        index, step = int(away_s / self._knot_s), direction * self._knot_s
         while len(knots) <= index:
-            knots.append(self._advance(knots[-1], direction * self._knot_s))
-        return self._advance(knots[index], direction * (away_s - index * self._knot_s))
+            knots.append(self._advance(knots[-1], step, from_s + (len(knots) - 1) * step))
+        return self._advance(knots[index], direction * away_s - index * step, from_s + index * step)
 
     def _recorded(self, time_s: float) -> State:
         k = min(max(bisect_right(self._times, time_s) - 1, 0), len(self._times) - 1)

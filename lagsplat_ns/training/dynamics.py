@@ -58,10 +58,37 @@ def _inputs_of(clip: PreparedClip, names: Sequence[str]) -> InputFunction | None
     """The clip's measured inputs as a function of time, seconds [*] to values [*, m]; zero where it has no log."""
     if not names:
         return None
-    log = clip.sensors
-    if log is None:
+    if clip.sensors is None:
         return lambda t: t.new_zeros(*t.shape, len(names))
+    log = clip.sensors.picked(tuple(names))
     return lambda t: torch.from_numpy(np.asarray(log.at(t.detach().cpu().numpy()))).to(t)
+
+
+def _constant_inputs(clips: Sequence[PreparedClip], names: Sequence[str]) -> list[int]:
+    """Inputs that have one and the same value all through all clips: how they act cannot be told from anything else."""
+    constant = []
+    for column, name in enumerate(names):
+        levels = set()
+        for clip in clips:
+            log = None if clip.sensors is None else clip.sensors.picked((name,))
+            is_still = log is None or bool(log.is_constant(float(clip.times_s[clip.num_train - 1]))[0])
+            levels.add((0.0 if log is None else float(log.at(np.zeros(1))[0, 0])) if is_still else np.nan)
+        if len(levels) == 1 and not np.isnan(levels.pop()):
+            constant.append(column)
+    return constant
+
+
+def _without(inputs: InputFunction | None, columns: list[int]) -> InputFunction | None:
+    """The same inputs with some columns set to zero."""
+    if inputs is None or not columns:
+        return inputs
+
+    def kept(t: torch.Tensor) -> torch.Tensor:
+        values = inputs(t).clone()
+        values[..., columns] = 0.0
+        return values
+
+    return kept
 
 
 def _bounded(identified: Identified, clip: int) -> IdentifiedPath:
@@ -100,13 +127,15 @@ def learn_dynamics(
     Raises: FloatingPointError if the fit left the range of numbers, naming the stage.
     """
     observed, start = [], 0
+    names = scene.spec.input_names
+    constant = _constant_inputs(clips, names)
     for clip, count in zip(clips, num_train, strict=True):
         rows = slice(start, start + len(clip.times_s))
         observed.append(
             ObservedPath(
                 torch.from_numpy(np.array(clip.times_s, dtype=np.float64)),
                 torch.from_numpy(path[rows]),
-                _inputs_of(clip, scene.spec.input_names),
+                _without(_inputs_of(clip, names), constant),
                 count,
             )
         )

@@ -23,6 +23,7 @@ from lagsplat_ns.training.embedding import Embedding, Motions, candidates, embed
 from lagsplat_ns.training.evaluate import evaluate
 from lagsplat_ns.training.flow_start import FlowStart, parts_from_flow, start_from_flow, uncovered
 from lagsplat_ns.training.measure import measure
+from lagsplat_ns.training.recorded_inputs import recorded_inputs
 from lagsplat_ns.training.report import FitReport
 from lagsplat_ns.training.stages import Stage, StageName
 
@@ -113,11 +114,10 @@ class SceneFit:
         num_moving = int(np.clip(sum(areas) / 1.2, 60, options.max_moving))
         height, width = clip.background.shape[:2]
         num_static = max(200, int(options.num_static * height * width / 256**2))
-        names = () if clip.sensors is None else tuple(clip.sensors.names)
         return SceneSpec(
             num_moving, num_static, int(self.offsets[-1]), width, height, self.camera.focal,
             seconds_per_unit=float(clip.times_s[-1] - clip.times_s[0]), num_clips=len(self.clips),
-            num_bases=num_bases, num_inputs=len(names), input_names=names,
+            num_bases=num_bases, **recorded_inputs(self.clips),
         )  # fmt: skip
 
     def flow_starts(self) -> list[list[FlowStart]]:
