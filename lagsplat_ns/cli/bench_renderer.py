@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lagsplat_ns.render.cpu import pool
+from lagsplat_ns.compiling import pool
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.render.scenes import RandomScene, random_scene
 from lagsplat_ns.render.vectorized import rasterize_vectorized

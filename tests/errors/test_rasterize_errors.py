@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from lagsplat_ns.compiling import pool
 from lagsplat_ns.render import rasterize
-from lagsplat_ns.render.cpu import pool
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.render.scenes import random_scene
 
@@ -177,7 +177,7 @@ def test_an_error_in_a_helper_thread_reaches_the_caller() -> None:
 def test_a_forked_child_renders() -> None:
     code = (
         "import os, torch; torch.set_num_threads(1)\n"
-        "from lagsplat_ns.render.cpu import pool\n"
+        "from lagsplat_ns.compiling import pool\n"
         "from lagsplat_ns.render.rasterize import rasterization\n"
         "from lagsplat_ns.render.scenes import random_scene\n"
         "pool.set_num_threads(3)\n"
@@ -211,15 +211,14 @@ def test_an_interrupted_trace_function_cannot_stop_a_rendering_halfway(scene: di
     assert not {"project", "run", "bin_tiles", "composite"} & set(inside)
 
 
-def test_kernels_compile_without_a_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_compile_without_a_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     from numba.core import caching
 
-    from lagsplat_ns.render.cpu import compile as compiling
+    from lagsplat_ns.compiling.kernels import KernelGroup
 
     monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
     with pytest.warns(UserWarning, match="Compiled kernels are kept in a folder that can be written"):
-        doubled = compiling.kernel(fastmath=False)(lambda x: 2 * x)
-    compiling._kernels.remove(doubled)
+        doubled = KernelGroup("a doubling", tmp_path, about_s=1).kernel(fastmath=False)(lambda x: 2 * x)
     assert doubled(21) == 42
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from lagsplat_ns.compiling import pool
 from lagsplat_ns.render.cameras import intrinsics_matrices, viewmats_from_nerfstudio
-from lagsplat_ns.render.cpu import pool
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.render.reference import rotation_matrices
 from lagsplat_ns.render.scenes import random_scene

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from lagsplat_ns.compiling.atomics import draw_ticket
 from lagsplat_ns.render.cpu.compile import kernel
 from lagsplat_ns.render.cpu.lanes import (
     BLOCK,
@@ -42,7 +43,6 @@ from lagsplat_ns.render.cpu.lanes import (
     ZERO,
     X,
     Y,
-    draw_ticket,
     exp2,
     f32,
 )

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from lagsplat_ns.compiling.atomics import draw_ticket
 from lagsplat_ns.render.cpu.compile import SAFE_MATH, device_function, kernel
 from lagsplat_ns.render.cpu.lanes import (
     BLOCK,
@@ -35,7 +36,6 @@ from lagsplat_ns.render.cpu.lanes import (
     ZERO,
     X,
     Y,
-    draw_ticket,
     f32,
 )
 

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from lagsplat_ns.compiling.atomics import draw_ticket
 from lagsplat_ns.render.cpu.compile import kernel
 from lagsplat_ns.render.cpu.lanes import (
     CHANNELS,
@@ -28,7 +29,6 @@ from lagsplat_ns.render.cpu.lanes import (
     ZERO,
     X,
     Y,
-    draw_ticket,
     exp2,
     f32,
     i32,

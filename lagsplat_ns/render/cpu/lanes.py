@@ -66,28 +66,6 @@ def _float_from_bits(typing_context, bits):
     return types.float32(types.int32), generate
 
 
-@intrinsic
-def draw_ticket(typing_context, counter):
-    """The value of counter[0], which is increased by one: an atomic fetch-and-add."""
-
-    def generate(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.atomic_rmw("add", array.data, ir.Constant(ir.IntType(64), 1), "monotonic")
-
-    return types.int64(counter), generate
-
-
-@intrinsic
-def atomic_load(typing_context, flags, index):
-    """flags[index] as other threads last wrote it."""
-
-    def generate(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.load_atomic(builder.gep(array.data, [arguments[1]]), "acquire", 8)
-
-    return types.int64(flags, types.int64), generate
-
-
 @device_function
 def exp2(t):
     """2^t for t in [-126, 127], without a branch or a call, so that loops over it become vector code."""

@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
+from lagsplat_ns.compiling.atomics import draw_ticket
 from lagsplat_ns.render.cpu.compile import SAFE_MATH, device_function, kernel
-from lagsplat_ns.render.cpu.lanes import BLOCK, HALF, MIN_ALPHA, ONE, TWO, ZERO, draw_ticket, f32, i32
+from lagsplat_ns.render.cpu.lanes import BLOCK, HALF, MIN_ALPHA, ONE, TWO, ZERO, f32, i32
 
 _MAX_RADIUS = f32(1e8)  # pixels; beyond it a float32 covariance overflows
 

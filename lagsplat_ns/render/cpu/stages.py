@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lagsplat_ns.render.cpu import pool
+from lagsplat_ns.compiling import pool
 from lagsplat_ns.render.cpu.backward import composite_backward, sum_gradients
 from lagsplat_ns.render.cpu.binning import count_and_sort, fill_tiles, pack_colors, pack_records
 from lagsplat_ns.render.cpu.compile import prepare_once

@@ -12,12 +12,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from lagsplat_ns.render.cpu.compile import kernel
-from lagsplat_ns.render.cpu.lanes import atomic_load
+from lagsplat_ns.compiling.atomics import atomic_load
+from lagsplat_ns.compiling.kernels import KernelGroup
 
 MAX_DEFAULT_THREADS = 8
 THREADS_VARIABLE = "LAGSPLAT_RENDER_THREADS"
@@ -27,7 +28,10 @@ THREADS_VARIABLE = "LAGSPLAT_RENDER_THREADS"
 _NUM_LOOKS = 300_000
 
 
-@kernel(fastmath=False)
+_waiting = KernelGroup("the pool of threads", Path(__file__).parent, about_s=1)
+
+
+@_waiting.kernel(fastmath=False)
 def wait_until_changed(flags, index, value):
     """Looks at flags[index] (int64) until it differs from `value` or patience ends, without the GIL."""
     for _ in range(_NUM_LOOKS):  # noqa: SIM110
@@ -107,7 +111,7 @@ class ThreadPool:
         with self._lock:
             while self._num_started < num_helpers:
                 self._num_started += 1
-                name = f"lagsplat-render-{self._num_started}"
+                name = f"lagsplat-kernel-{self._num_started}"
                 threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def _serve(self) -> None:
@@ -155,7 +159,7 @@ def default_num_threads() -> int:
 
 
 def get_num_threads() -> int:
-    """How many threads one rendering may use."""
+    """How many threads one call of a kernel may use, such as one rendering."""
     global _num_threads
     if _num_threads is None:
         _num_threads = default_num_threads()
@@ -163,13 +167,13 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num_threads: int | None) -> None:
-    """Sets how many threads one rendering may use; None returns to the default. Images do not depend on it.
+    """Sets how many threads one call may use; None returns to the default. Results do not depend on it.
 
     Raises: ValueError for less than one thread.
     """
     global _num_threads
     if num_threads is not None and num_threads < 1:
-        raise ValueError(f"`num_threads` must be at least 1, but is {num_threads}.\n  Pass 1 to render in one thread.")
+        raise ValueError(f"`num_threads` must be at least 1, but is {num_threads}.\n  Pass 1 to work in one thread.")
     _num_threads = num_threads
 
 
