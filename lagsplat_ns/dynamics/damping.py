@@ -5,23 +5,28 @@ from __future__ import annotations
 from typing import no_type_check
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lagsplat_ns.dynamics.parts import lower_triangle, replaced
+from lagsplat_ns.dynamics.structure import Structure
 
 __all__ = ["RayleighDamping"]
 
+_OFF_DIAGONAL = 0.3
+"""prior of friction that acts on two joints at once, over that of friction in one"""
+
 
 class RayleighDamping(nn.Module):
-    """C(q, q') = (c_0 + c_1 |q'|_M + c_2 / |q'|_M) M(q) + G, each coefficient >= 0, c_0 >= floor > 0, G = R R^T.
+    """C(q, q') = (c_0 + c_1 |q'|_M + c_2 / |q'|_M) M(q) + G, each coefficient >= 0, c_0 >= floor > 0.
 
     c_0 (1/s) is viscous damping in the metric of the motion, c_1 the drag of air at speed (quadratic), c_2 dry
-    friction; |q'|_M = sqrt(q'^T M q' + slow_speed^2), so all of it is smooth. C is positive definite for
-    every value of the parameters: energy always decays. Drag and
+    friction; |q'|_M = sqrt(q'^T M q' + slow_speed^2), so all of it is smooth; coordinates of different groups have
+    speeds of their own. G = B^T R R^T B is friction in the joints: B q' are their rates, and the prior of R
+    holds it to a diagonal. C is positive definite for every value of the parameters: energy always decays. Drag and
     friction are switched on only where the data ask for them.
 
-    Free parameters: log of the coefficients that are switched on, then the entries of R if d > 1.
+    Free parameters: log of the coefficients that are switched on, then the entries of R within a group if d > 1.
     Law: tests/laws/test_dynamics.py, power balance.
     """
 
@@ -30,6 +35,8 @@ class RayleighDamping(nn.Module):
     slow_speed: Tensor
     prior_log_rates: Tensor
     prior_factor: Tensor
+    joint_rows: Tensor
+    groups: Tensor
 
     def __init__(self, latent_dim: int, rate: float = 0.1, floor: float = 1e-3) -> None:
         super().__init__()
@@ -40,7 +47,10 @@ class RayleighDamping(nn.Module):
         self.register_buffer("is_active", torch.tensor([True, False, False]))
         self.register_buffer("slow_speed", torch.ones((), dtype=torch.float64) * 1e-3)
         self.register_buffer("prior_log_rates", logs.clone())
-        self.register_buffer("prior_factor", torch.ones((), dtype=torch.float64))
+        self.register_buffer("prior_factor", torch.ones(latent_dim, dtype=torch.float64))
+        self.register_buffer("joint_rows", torch.eye(latent_dim, dtype=torch.float64))
+        self.register_buffer("groups", torch.zeros(latent_dim, dtype=torch.long))
+        self._same_group: Tensor | None = None
         self._fixed_extra: Tensor | None = None
 
     @no_type_check  # in the innermost loop
@@ -50,12 +60,16 @@ class RayleighDamping(nn.Module):
         total = rates[..., 0] + self.floor
         drag, dry = self.active_kinds
         if drag or dry:
-            speed = (torch.einsum("...i,...ij,...j->...", qd, mass, qd) + self.slow_speed**2).sqrt()
+            power = qd * (mass * qd[..., None, :]).sum(-1)
+            speed = (power @ self.same_group.to(power.dtype) + self.slow_speed**2).sqrt()  # [*, d], equal in a group
+            total = total[..., None]
             if drag:
-                total = total + rates[..., 1] * speed
+                total = total + rates[..., 1:2] * speed
             if dry:
-                total = total + rates[..., 2] / speed
-        result = total[..., None, None] * mass
+                total = total + rates[..., 2:3] / speed
+            result = total[..., None] * mass
+        else:
+            result = total[..., None, None] * mass
         if self.latent_dim > 1:
             result = result + self.extra_damping()
         return result
@@ -65,8 +79,29 @@ class RayleighDamping(nn.Module):
         """G, beyond the metric of the motion."""
         if self._fixed_extra is not None:
             return self._fixed_extra
-        factor = lower_triangle(self.factor, self.latent_dim)
-        return factor @ factor.transpose(-1, -2)
+        root = self.joint_rows.T @ lower_triangle(self.factor, self.latent_dim)
+        return root @ root.transpose(-1, -2)
+
+    def belong_to(self, structure: Structure) -> None:
+        """Friction acts in these joints, and nothing across groups."""
+        self.joint_rows.copy_(structure.joint_rows)
+        self.groups.copy_(structure.groups)
+        self._same_group = self._fixed_extra = None
+        with torch.no_grad():
+            self.factor.mul_(self.free_factor)
+
+    @property
+    def same_group(self) -> Bool[Tensor, "d d"]:
+        """Which coordinates move the same thing."""
+        if self._same_group is None:
+            self._same_group = self.groups[:, None] == self.groups
+        return self._same_group
+
+    @property
+    def free_factor(self) -> Bool[Tensor, " r"]:
+        """Which entries of R may be moved."""
+        rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim)
+        return self.same_group[rows, columns]
 
     @property
     def active_kinds(self) -> tuple[bool, bool]:
@@ -76,7 +111,7 @@ class RayleighDamping(nn.Module):
     # ---- free parameters
     def parameter_vector(self) -> Float[Tensor, " n"]:
         chosen = self.log_rates.detach()[self.is_active]
-        return torch.cat([chosen, self.factor.detach()]) if self.latent_dim > 1 else chosen
+        return torch.cat([chosen, self.factor.detach()[self.free_factor]]) if self.latent_dim > 1 else chosen
 
     def with_vector(self, values: Float[Tensor, "*P n"]) -> RayleighDamping:
         count = int(self.is_active.sum())
@@ -84,7 +119,9 @@ class RayleighDamping(nn.Module):
         logs[..., self.is_active] = values[..., :count]
         if self.latent_dim == 1:
             return replaced(self, log_rates=logs)
-        result = replaced(self, log_rates=logs, factor=values[..., count:])
+        factor = self.factor.detach().expand(*values.shape[:-1], -1).clone()
+        factor[..., self.free_factor] = values[..., count:]
+        result = replaced(self, log_rates=logs, factor=factor)
         result._fixed_extra = None
         result._fixed_extra = result.extra_damping()
         return result
@@ -93,6 +130,8 @@ class RayleighDamping(nn.Module):
         mean = self.prior_log_rates[self.is_active]
         spread = torch.full_like(mean, 3.0)
         if self.latent_dim > 1:
-            mean = torch.cat([mean, torch.zeros_like(self.factor.detach())])
-            spread = torch.cat([spread, torch.ones_like(self.factor.detach()) * self.prior_factor])
+            rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim)
+            size = self.prior_factor[rows] * torch.where(rows == columns, 1.0, _OFF_DIAGONAL)
+            size = size[self.free_factor]
+            mean, spread = torch.cat([mean, torch.zeros_like(size)]), torch.cat([spread, size])
         return mean, spread

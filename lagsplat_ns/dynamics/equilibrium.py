@@ -11,32 +11,40 @@ from lagsplat_ns.dynamics.mechanism import Mechanism
 __all__ = ["rest_state", "rest_states"]
 
 
+_FLAT = 1e-9
+
+
 def rest_state(mechanism: Mechanism, start: Float[Tensor, " d"], max_iterations: int = 200) -> Float[Tensor, " d"]:
     """The minimum of V downhill from `start`, by Newton steps where V is convex and damped ones elsewhere.
 
-    Raises: ArithmeticError if no minimum is found.
+    Along directions in which V is flat (a wheel without imbalance) the start's own value is kept.
+    Raises: ArithmeticError if no minimum is found, as for a thing that falls freely.
     """
     q = start.detach().clone()
-    potential = mechanism.potential
-    with torch.enable_grad():
-        value, damping = potential(q).detach(), 0.0
+    with torch.no_grad():
+        value, damping = mechanism.potential_energy(q), 0.0
+        size = mechanism.mass_matrix(q).diagonal().amax()  # stiffness of this size means a rate of 1/s
         for _ in range(max_iterations):
-            gradient, hessian = potential.gradient(q).detach(), potential.hessian(q).detach()
+            gradient, hessian = -mechanism.conservative_force(q), mechanism.potential_hessian(q)
             values, vectors = torch.linalg.eigh(hessian)
-            if float(gradient.norm()) <= 1e-11 * float(values.abs().max() * (1 + q.norm())) and float(values[0]) > 0:
+            stiffest = torch.maximum(values.abs().max(), _FLAT * size)
+            along = vectors.T @ gradient
+            is_flat = (values.abs() <= _FLAT * stiffest) & (along.abs() <= _FLAT * stiffest)
+            is_stable = bool(((values > 0) | is_flat).all())
+            if is_stable and float(gradient.norm()) <= 1e-11 * float(stiffest * (1 + q.norm())):
                 return q
-            bent = values.abs().clamp(min=1e-6 * float(values.abs().max())) + damping
-            step = vectors @ ((vectors.T @ gradient) / bent)
-            if float(gradient.norm()) < 1e-9 * float(values.abs().max()) and float(values[0]) <= 0:
+            bent = values.abs().clamp(min=1e-6 * float(stiffest)) + damping
+            step = vectors @ torch.where(is_flat, 0.0, along / bent)
+            if float(gradient.norm()) < 1e-9 * float(stiffest) and not is_stable:
                 step = 1e-2 * vectors[:, 0] * (1 + q.norm())  # leave a saddle
             proposal = q - step
-            new = potential(proposal).detach()
+            new = mechanism.potential_energy(proposal)
             if float(new) <= float(value) + 1e-14 * abs(float(value)) or float(step.norm()) < 1e-13:
                 q, value, damping = proposal, new, 0.3 * damping if damping > 1e-9 * float(bent.max()) else 0.0
-                if float(step.norm()) < 1e-13 and float(values[0]) > 0:
+                if float(step.norm()) < 1e-13 and is_stable:
                     return q
             else:
-                damping = max(4 * damping, 0.1 * float(values.abs().max()))
+                damping = max(4 * damping, 0.1 * float(stiffest))
     raise ArithmeticError(
         f"A potential must have a minimum downhill of q = {start.tolist()}, but {max_iterations} steps led to "
         f"{q.tolist()} without one.\n  Start nearer to where the thing rests."
@@ -44,11 +52,21 @@ def rest_state(mechanism: Mechanism, start: Float[Tensor, " d"], max_iterations:
 
 
 def rest_states(mechanism: Mechanism, starts: Float[Tensor, "S d"], tolerance: float = 1e-3) -> Float[Tensor, "R d"]:
-    """All different minima of V downhill from several starts, deepest first."""
+    """All different minima of V downhill from several starts, deepest first; starts that lead to none are skipped.
+
+    Raises: ArithmeticError if no start leads to a minimum.
+    """
     found: list[Tensor] = []
+    failure: ArithmeticError | None = None
     for start in starts:
-        q = rest_state(mechanism, start)
+        try:
+            q = rest_state(mechanism, start)
+        except ArithmeticError as error:
+            failure = error
+            continue
         if all(float((q - other).abs().max()) > tolerance * (1 + float(q.abs().max())) for other in found):
             found.append(q)
-    order = sorted(range(len(found)), key=lambda k: float(mechanism.potential(found[k])))
+    if not found and failure is not None:
+        raise failure
+    order = sorted(range(len(found)), key=lambda k: float(mechanism.potential_energy(found[k])))
     return torch.stack([found[k] for k in order])

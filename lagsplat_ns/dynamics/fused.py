@@ -29,6 +29,7 @@ def fused_acceleration(mechanism: Mechanism, inputs: Drive = None) -> Accelerati
     potential, damping = mechanism.potential, mechanism.damping
     metric: Any = mechanism.metric
     is_known = type(potential) is PolynomialPotential and type(damping) is RayleighDamping and potential.extra is None
+    is_known = is_known and not (potential.has_harmonics or mechanism.has_gravity) and bool(damping.same_group.all())
     is_edited = (mechanism.potential_scale, mechanism.damping_scale, mechanism.mass_scale) != (1.0, 1.0, 1.0)
     is_table = isinstance(metric, TabulatedMetric)
     is_constant = isinstance(metric, ConstantMetric) or bool(getattr(metric, "is_constant", False))

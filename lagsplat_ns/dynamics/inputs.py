@@ -11,32 +11,49 @@ from torch import Tensor, nn
 
 from lagsplat_ns.dynamics.parts import multiply, replaced
 
-__all__ = ["InputFunction", "InputMap", "interpolated_inputs"]
+__all__ = ["InputFunction", "InputKind", "InputMap", "interpolated_inputs"]
 
 InputFunction = Callable[[Tensor], Tensor]
 """Inputs at times: seconds [*] to values [*, m]."""
 
 
-class InputMap(nn.Module):
-    """The generalized force b(q)^T u of m inputs: constant b, or b linear in q.
+InputKind = Literal["constant", "potential", "general"]
+_KINDS: tuple[InputKind, ...] = ("constant", "potential", "general")
 
-    Free parameters: b_0 [d, m], then for `linear` db/dq_k [d, m] for every scaled coordinate k.
+
+class InputMap(nn.Module):
+    """The generalized force b(q)^T u of m inputs: b = b_0 + sum_k y_k b_k, y the scaled coordinates.
+
+    `constant`: b = b_0, as of a torque at a joint or a force along a slide, in their own coordinates. `potential`:
+    every column of b is the gradient of a quadratic, so that an input held still does no work around a loop (a
+    pressure, a spring that is pulled). `general`: any b_k. Free parameters: b_0 [d, m], then the others of the kind.
     """
 
     center: Tensor
     scale: Tensor
     prior_scale: Tensor
+    kind_index: Tensor
 
-    def __init__(self, latent_dim: int, num_inputs: int, kind: Literal["constant", "linear"] = "constant") -> None:
+    def __init__(self, latent_dim: int, num_inputs: int, kind: InputKind = "constant") -> None:
         super().__init__()
-        self.latent_dim, self.num_inputs, self.kind = latent_dim, num_inputs, kind
-        blocks = 1 if kind == "constant" else 1 + latent_dim
-        self.weights = nn.Parameter(torch.zeros(blocks, latent_dim, num_inputs, dtype=torch.float64))
+        self.latent_dim, self.num_inputs = latent_dim, num_inputs
+        self.weights = nn.Parameter(torch.zeros(1 + latent_dim, latent_dim, num_inputs, dtype=torch.float64))
         self.register_buffer("center", torch.zeros(latent_dim, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(latent_dim, dtype=torch.float64))
         self.register_buffer("prior_scale", torch.ones(num_inputs, dtype=torch.float64))
+        self.register_buffer("kind_index", torch.tensor(_KINDS.index(kind)))
 
-    def forward(self, q: Float[Tensor, "*B d"], u: Float[Tensor, "*U m"]) -> Float[Tensor, "*B d"]:
+    @property
+    def kind(self) -> InputKind:
+        return _KINDS[int(self.kind_index)]
+
+    def become(self, kind: InputKind) -> None:
+        """Changes the kind; what the new one does not have becomes zero."""
+        self.kind_index.fill_(_KINDS.index(kind))
+        with torch.no_grad():
+            self.weights.copy_(self.with_vector(self.parameter_vector()).weights)
+
+    def forward(self, q: Float[Tensor, "*B d"], u: Float[Tensor, "*U m"]) -> Float[Tensor, "*C d"]:
         if self.kind == "constant":
             return multiply(self.weights[..., 0, :, :], u)
         y = (q - self.center) / self.scale
@@ -44,16 +61,42 @@ class InputMap(nn.Module):
         return multiply((basis[..., None, None] * self.weights).sum(-3), u)
 
     # ---- free parameters
+    def _pairs(self) -> Tensor:
+        """[K, d, d]: what each free number of the blocks b_1, b_2, ... adds to their entries [k, i]."""
+        d = self.latent_dim
+        if self.kind == "general":
+            return torch.eye(d * d, dtype=self.weights.dtype).unflatten(1, (d, d))
+        rows, columns = torch.tril_indices(d, d)
+        pairs = torch.zeros(len(rows), d, d, dtype=self.weights.dtype)
+        index, size = torch.arange(len(rows)), (self.scale[rows] * self.scale[columns]).sqrt()
+        # db_i/dq_k = b_k,i / scale_k is symmetric
+        pairs[index, rows, columns] = self.scale[rows] / size
+        pairs[index, columns, rows] = self.scale[columns] / size
+        return pairs
+
     def parameter_vector(self) -> Float[Tensor, " n"]:
-        return self.weights.detach().flatten()
+        weights = self.weights.detach()
+        if self.kind == "constant":
+            return weights[0].flatten()
+        pairs = self._pairs()
+        inverse = torch.linalg.pinv(pairs.flatten(1).T)
+        return torch.cat([weights[0].flatten(), (inverse @ weights[1:].flatten(0, 1)).flatten()])
 
     def with_vector(self, values: Float[Tensor, "*P n"]) -> InputMap:
-        return replaced(self, weights=values.unflatten(-1, tuple(self.weights.shape[-3:])))
+        d, m, batch = self.latent_dim, self.num_inputs, values.shape[:-1]
+        first = values[..., : d * m].unflatten(-1, (1, d, m))
+        if self.kind == "constant":
+            return replaced(self, weights=torch.cat([first, values.new_zeros(*batch, d, d, m)], dim=-3))
+        free = values[..., d * m :].unflatten(-1, (-1, m))
+        rest = torch.einsum("...nm,nki->...kim", free, self._pairs())
+        return replaced(self, weights=torch.cat([first, rest], dim=-3))
 
     def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        spread = (torch.ones_like(self.weights.detach()) * self.prior_scale).clone()
-        spread[1:] *= 0.3
-        return torch.zeros(self.weights.numel(), dtype=spread.dtype), spread.flatten()
+        d = self.latent_dim
+        blocks = {"constant": 0, "potential": d * (d + 1) // 2, "general": d * d}[self.kind]
+        size = torch.cat([self.prior_scale.new_ones(d), self.prior_scale.new_full((blocks,), 0.3)])
+        spread = (size[:, None] * self.prior_scale).flatten()
+        return torch.zeros_like(spread), spread
 
 
 def interpolated_inputs(times_s: Float[Tensor, " T"], values: Float[Tensor, "T m"]) -> InputFunction:

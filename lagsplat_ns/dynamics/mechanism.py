@@ -13,6 +13,7 @@ from lagsplat_ns.dynamics.damping import RayleighDamping
 from lagsplat_ns.dynamics.inputs import InputMap
 from lagsplat_ns.dynamics.parts import HasFreeParameters, Metric, multiply
 from lagsplat_ns.dynamics.potential import PolynomialPotential
+from lagsplat_ns.dynamics.structure import HasGravity
 
 __all__ = ["Mechanism"]
 
@@ -20,8 +21,9 @@ __all__ = ["Mechanism"]
 class Mechanism(nn.Module):
     """A dissipative Lagrangian system with d degrees of freedom and m measured inputs.
 
-    metric: module with mass_matrix(q), coriolis_force(q, qd); potential: module V(q) with gradient(q); damping: module
-    C(qd, M); inputs: module b(q)^T u or None. q is dimensionless, time in seconds; the unit of energy is a gauge.
+    metric: module with mass_matrix(q), coriolis_force(q, qd), and gravity where it knows what weighs (`HasGravity`);
+    potential: module V(q) with gradient(q), all but that gravity; damping: module C(qd, M); inputs: module b(q)^T u or
+    None. q is dimensionless, time in seconds; the unit of energy is a gauge.
 
     Source: LaGSplat, arXiv 2608.16324, dissipative Euler-Lagrange equation.
     Law: tests/laws/test_dynamics.py.
@@ -65,12 +67,31 @@ class Mechanism(nn.Module):
         force = self.metric.coriolis_force(q, qd)
         return force if self.mass_scale == 1.0 else self.mass_scale * force
 
+    @property
+    def has_gravity(self) -> bool:
+        """Whether the metric's mass weighs something."""
+        return isinstance(self.metric, HasGravity) and self.metric.has_gravity
+
     def potential_energy(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B"]:
-        return self.potential_scale * self.potential(q)
+        """V(q), gravity included."""
+        value = self.potential(q)
+        if self.has_gravity:
+            value = value + self.metric.gravity_energy(q)
+        return self.potential_scale * value
 
     def conservative_force(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
-        """-grad V(q)."""
-        return -self.potential_scale * self.potential.gradient(q)
+        """-grad V(q), gravity included."""
+        gradient = self.potential.gradient(q)
+        if self.has_gravity:
+            gradient = gradient + self.metric.gravity_gradient(q)
+        return -self.potential_scale * gradient
+
+    def potential_hessian(self, q: Float[Tensor, " d"]) -> Float[Tensor, "d d"]:
+        """Second derivative of V at one point: the stiffness of small motions about a rest state."""
+        with torch.enable_grad():
+            slope = torch.autograd.functional.jacobian(self.conservative_force, q.detach())
+        assert isinstance(slope, Tensor)
+        return -0.5 * (slope + slope.T)
 
     def damping_matrix(
         self,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Protocol, no_type_check, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lagsplat_ns.dynamics.parts import lower_triangle, multiply, replaced
 
 __all__ = ["NeuralPotential", "PolynomialPotential", "PotentialTerms", "term_exponents"]
+
+NUM_HARMONICS = 2
+"""Harmonics of a coordinate that comes round: a wheel's imbalance has one, a gentle cogging two."""
 
 # Standard deviations of the weights of each degree in units of the stiffness, for coordinates scaled to [-1, 1]. A
 # pendulum that swings by a radians has a^2 / 24 at degree 4 and a^4 / 720 at degree 6.
@@ -55,6 +59,11 @@ class PolynomialPotential(nn.Module):
     form grows without bound, V is coercive for *every* value of the weights, and beyond the data the thing acts as a
     spring. Weights enter linearly with a Gaussian prior that gets tighter with the degree.
 
+    `is_elastic` [d] says which coordinates have a spring at all: V does not depend on the others (what gravity does to
+    them is the metric's), except that those with a finite entry in `periods` [d], which come round to where they were,
+    may have the harmonics cos and sin of k 2 pi q_i / period_i, k = 1, 2. `free_stiffness` and `free_weights` say which
+    numbers may be moved; all others stay what they are. V is bounded below whatever the numbers.
+
     `extra` adds terms of the caller's own. All of it is smooth, with gradient in closed form.
     Law: tests/laws/test_dynamics_bounded.py.
     """
@@ -64,6 +73,10 @@ class PolynomialPotential(nn.Module):
     exponents: Tensor
     prior_scale: Tensor
     prior_of_term: Tensor
+    is_elastic: Tensor
+    periods: Tensor
+    free_stiffness: Tensor
+    free_weights: Tensor
     _power_index: Tensor
     _slope_index: Tensor
     _slope_factor: Tensor
@@ -89,6 +102,12 @@ class PolynomialPotential(nn.Module):
         rows, columns = torch.tril_indices(latent_dim, latent_dim)
         self.stiffness_factor = nn.Parameter((rows == columns).to(torch.float64))
         self.weights = nn.Parameter(torch.zeros(len(prior), dtype=torch.float64))
+        self.harmonics = nn.Parameter(torch.zeros(2 * NUM_HARMONICS * latent_dim, dtype=torch.float64))
+        self.register_buffer("is_elastic", torch.ones(latent_dim, dtype=torch.bool))
+        self.register_buffer("periods", torch.full((latent_dim,), math.inf, dtype=torch.float64))
+        self.register_buffer("free_stiffness", torch.ones(len(rows), dtype=torch.bool))
+        self.register_buffer("free_weights", torch.ones(len(prior), dtype=torch.bool))
+        self._comes_round: bool | None = None
         columns = degree * torch.arange(latent_dim) + torch.arange(latent_dim)  # where an axis begins in flat powers
         self.register_buffer("_power_index", self.exponents + columns, persistent=False)
         self.register_buffer("_slope_index", (self.exponents - 1).clamp(min=0) + columns, persistent=False)
@@ -105,8 +124,64 @@ class PolynomialPotential(nn.Module):
         if self._fixed_stiffness is not None:
             return self._fixed_stiffness
         factor = lower_triangle(self.stiffness_factor, self.latent_dim)
-        unit = torch.eye(self.latent_dim, dtype=factor.dtype, device=factor.device)
-        return factor @ factor.transpose(-1, -2) + self.floor * self.prior_scale * unit
+        return factor @ factor.transpose(-1, -2) + (self.floor * self.prior_scale * self.is_elastic).diag()
+
+    @property
+    def has_harmonics(self) -> bool:
+        """Whether any coordinate comes round."""
+        if self._comes_round is None:
+            self._comes_round = bool(torch.isfinite(self.periods).any())
+        return self._comes_round
+
+    def admit(
+        self,
+        is_elastic: Bool[Tensor, " d"],
+        groups: Int[Tensor, " d"],
+        periods: Float[Tensor, " d"],
+        has_products: bool = True,
+    ) -> None:
+        """Which coordinates have a spring, which come round (finite periods), and which may share terms.
+
+        Coordinates of different groups share none; without `has_products` nor do others, but in the stiffness. What is
+        not admitted becomes zero and stays so.
+        """
+        rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim)
+        is_turning = torch.isfinite(periods)
+        spring = is_elastic & ~is_turning
+        self.is_elastic.copy_(spring)
+        self.periods.copy_(periods)
+        self._comes_round = None
+        self.free_stiffness.copy_(spring[rows] & spring[columns] & (groups[rows] == groups[columns]))
+        used = self.exponents > 0
+        allowed = ~(used & ~spring).any(1)
+        for group in groups.unique().tolist():
+            mixed = (used & (groups == group)).any(1) & (used & (groups != group)).any(1)
+            allowed &= ~mixed
+        if not has_products:
+            allowed &= used.sum(1) <= 1
+        extra = torch.ones(self.free_weights.shape[0] - len(allowed), dtype=torch.bool)
+        self.free_weights.copy_(torch.cat([allowed, extra]))
+        with torch.no_grad():
+            self.stiffness_factor.mul_(self.free_stiffness)
+            self.weights.mul_(self.free_weights)
+            self.harmonics.zero_()
+
+    @no_type_check  # in the innermost loop
+    def harmonic_slopes(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B H d"]:
+        """Gradients of the harmonics of coordinates that come round: cos and sin of order 1, then 2, ..."""
+        rate = torch.where(torch.isfinite(self.periods), 2 * math.pi / self.periods, torch.zeros_like(self.periods))
+        orders = torch.arange(1, NUM_HARMONICS + 1, dtype=q.dtype)[:, None]
+        phase = orders * (rate * q)[..., None, :]
+        slopes = torch.stack([-torch.sin(phase), torch.cos(phase)], dim=-3) * (orders * rate)  # [*, 2, k, d]
+        return torch.diag_embed(slopes).flatten(-4, -2)
+
+    @no_type_check  # in the innermost loop
+    def _harmonic_energy(self, q: Tensor) -> Tensor:
+        rate = torch.where(torch.isfinite(self.periods), 2 * math.pi / self.periods, torch.zeros_like(self.periods))
+        orders = torch.arange(1, NUM_HARMONICS + 1, dtype=q.dtype)[:, None]
+        phase = orders * (rate * q)[..., None, :]
+        values = torch.stack([torch.cos(phase), torch.sin(phase)], dim=-3) * (rate > 0)
+        return (values.flatten(-3) * self.harmonics).sum(-1)
 
     @no_type_check  # in the innermost loop
     def _scaled(self, q: Tensor) -> Tensor:
@@ -170,13 +245,17 @@ class PolynomialPotential(nn.Module):
         terms = self._monomials(s)
         if self.extra is not None:
             terms = torch.cat([terms, self.extra(self.center + self.scale * s)], dim=-1)
-        return 0.5 * (y * multiply(self.stiffness(), y)).sum(-1) + (terms * self.weights).sum(-1)
+        value = 0.5 * (y * multiply(self.stiffness(), y)).sum(-1) + (terms * self.weights).sum(-1)
+        return value + self._harmonic_energy(q) if self.has_harmonics else value
 
     @no_type_check  # in the innermost loop
     def gradient(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
         """dV/dq in closed form."""
         quadratic = multiply(self.stiffness(), self._scaled(q)) / self.scale
-        return quadratic + (self.term_slopes(q) * self.weights[..., None]).sum(-2)
+        total = quadratic + (self.term_slopes(q) * self.weights[..., None]).sum(-2)
+        if self.has_harmonics:
+            total = total + (self.harmonic_slopes(q) * self.harmonics[..., None]).sum(-2)
+        return total
 
     def hessian(self, q: Float[Tensor, " d"]) -> Float[Tensor, "d d"]:
         """Second derivative at one point."""
@@ -185,19 +264,47 @@ class PolynomialPotential(nn.Module):
         return 0.5 * (result + result.T)
 
     # ---- free parameters
+    @property
+    def free_harmonics(self) -> Bool[Tensor, " h"]:
+        """Which harmonics may be moved: those of coordinates that come round."""
+        return torch.isfinite(self.periods).repeat(2 * NUM_HARMONICS)
+
     def parameter_vector(self) -> Float[Tensor, " n"]:
-        return torch.cat([self.stiffness_factor.detach(), self.weights.detach()])
+        pieces = [self.stiffness_factor.detach()[self.free_stiffness], self.weights.detach()[self.free_weights]]
+        return torch.cat([*pieces, self.harmonics.detach()[self.free_harmonics]])
 
     def with_vector(self, values: Float[Tensor, "*P n"]) -> PolynomialPotential:
-        n = self.stiffness_factor.shape[-1]
-        result = replaced(self, stiffness_factor=values[..., :n], weights=values[..., n:])
+        start, moved = 0, {}
+        for name, free in (
+            ("stiffness_factor", self.free_stiffness),
+            ("weights", self.free_weights),
+            ("harmonics", self.free_harmonics),
+        ):
+            count = int(free.sum())
+            own: Tensor = getattr(self, name).detach()
+            if count == free.shape[0]:
+                moved[name] = values[..., start : start + count]
+            elif count:
+                moved[name] = own.expand(*values.shape[:-1], -1).clone()
+                moved[name][..., free] = values[..., start : start + count]
+            else:
+                moved[name] = own.expand(*values.shape[:-1], -1)
+            start += count
+        result = replaced(self, **moved)
         result._fixed_stiffness = None
         result._fixed_stiffness = result.stiffness()
         return result
 
     def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         free = torch.full_like(self.stiffness_factor.detach(), 10.0) * self.prior_scale.sqrt()
-        spread = torch.cat([free, self.prior_of_term * self.prior_scale])
+        harmonics = torch.full_like(self.harmonics.detach(), 1.0) * self.prior_scale
+        spread = torch.cat(
+            [
+                free[self.free_stiffness],
+                (self.prior_of_term * self.prior_scale)[self.free_weights],
+                harmonics[self.free_harmonics],
+            ]
+        )
         return torch.zeros_like(spread), spread
 
 

@@ -106,64 +106,6 @@ class MotionBases(nn.Module):
         return self._terms(translations, cosines, sines)
 
 
-def _is_constant(bases: nn.Module) -> bool:
-    """Whether inertia is the same everywhere: one part whose angle about a pivot is linear in q."""
-    if not isinstance(bases, MotionBases):
-        return False
-    return bases.num_bases == 1 and bool(bases.has_pivots) and bases.monomials.degree == 1
-
-
-class GeometricMetric(nn.Module):
-    """M(q) = D(q)^T G D(q), the mass matrix that the moving Gaussians themselves imply.
-
-    G = sum_i w_i A_i^T A_i [4 P, 4 P] is constant because positions are linear in the motion vector m, D = dm/dq. With
-    kinetic energy 1/2 m'^T G m', Lagrange's equations give the Coriolis force D^T G (d2m/dq2)[q', q'].
-    Source: LaGSplat, arXiv 2608.16324, induced inertia M(q) = m sum_i w_i J_i^T J_i + eps I.
-    Law: tests/laws/test_geometric_metric.py.
-    """
-
-    gram: Tensor
-    constant_mass: Tensor
-
-    def __init__(self, bases: nn.Module, gram: Float[Tensor, "P4 P4"], epsilon: float = 1e-6) -> None:
-        super().__init__()
-        self.bases, self.epsilon = bases, epsilon
-        self.register_buffer("gram", gram)
-        # One part whose angle about a pivot is linear in q has the same inertia everywhere: worth a short cut.
-        self._latest: tuple[Tensor, Tensor] | None = None
-        self.is_constant = _is_constant(bases)
-        with torch.no_grad():
-            self.register_buffer("constant_mass", self._mass(gram.new_zeros(bases.latent_dim)))
-
-    @property
-    def latent_dim(self) -> int:
-        return self.bases.latent_dim
-
-    def mass_matrix(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d d"]:
-        if self.is_constant:
-            return self.constant_mass.to(q.dtype).expand(*q.shape[:-1], -1, -1)
-        return self._mass(q)
-
-    def _slope(self, q: Tensor) -> Tensor:
-        """dm/dq, remembered for the latest q: inertia and Coriolis force are asked for one after the other."""
-        if torch.is_grad_enabled():
-            return self.bases.jacobian(q)
-        if self._latest is None or self._latest[0] is not q:
-            self._latest = (q, self.bases.jacobian(q))
-        return self._latest[1]
-
-    def _mass(self, q: Tensor) -> Tensor:
-        slope = self._slope(q)
-        unit = torch.eye(self.latent_dim, dtype=q.dtype, device=q.device)
-        return slope.transpose(-1, -2) @ self.gram @ slope + self.epsilon * unit
-
-    def coriolis_force(self, q: Float[Tensor, "*B d"], qd: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
-        if self.is_constant:
-            return torch.zeros_like(q)
-        bent = self.bases.curvature(q, qd) @ self.gram
-        return (bent[..., None, :] @ self._slope(q))[..., 0, :]
-
-
 def motion_gram(placements: Float[Tensor, "N 2 P4"], weights: Float[Tensor, " N"]) -> Float[Tensor, "P4 P4"]:
     """G = sum_i w_i A_i^T A_i with the weights scaled to sum to one."""
     share = weights / weights.sum()

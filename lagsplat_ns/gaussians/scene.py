@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -12,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lagsplat_ns.dynamics.mechanism import Mechanism
-from lagsplat_ns.gaussians.bases import GeometricMetric, MotionBases, motion_gram, motion_vector, placement
+from lagsplat_ns.gaussians.bases import MotionBases, motion_vector, placement
+from lagsplat_ns.gaussians.clusters import clustered_metric
 from lagsplat_ns.gaussians.conditional import ConditionalDecoder
+from lagsplat_ns.gaussians.metric import GeometricMetric
 from lagsplat_ns.gaussians.rotations import plane_rotation_quaternion, quaternion_product
 from lagsplat_ns.types import Gaussians
 
@@ -282,10 +285,9 @@ class LatentScene(nn.Module):
         weights = torch.sigmoid(params["opacities"][:moving, 0]) * area
         return weights / weights.sum()
 
-    def geometric_metric(self, mass: float = 1.0) -> GeometricMetric:
+    def geometric_metric(self) -> GeometricMetric:
         """The metric that the moving primitives imply, in double precision and detached from the pictures."""
-        with torch.no_grad():
-            gram = motion_gram(self.placements().double(), self.mass_weights().double()) * mass
-            bases = MotionBases(self.latent_dim, self.spec.num_bases, self.spec.degree, self.spec.has_pivots)
-            bases.load_state_dict(self.bases.state_dict())
-        return GeometricMetric(bases.double().requires_grad_(False), gram)
+        canonical = self.gauss_params["means"].detach()[: self.num_moving, 0::2]
+        bases = copy.deepcopy(self.bases).double().requires_grad_(False)
+        weights, skinning = self.mass_weights().detach(), self.skinning.detach()
+        return clustered_metric(bases, canonical.double(), weights.double(), skinning.double())

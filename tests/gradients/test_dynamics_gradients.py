@@ -67,6 +67,7 @@ def test_gradients_reach_every_parameter() -> None:
     state = State(torch.randn(4, 2, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64))
     with torch.no_grad():
         mechanism.damping.factor.fill_(0.3)
+        mechanism.potential.periods[1] = 6.0
     forward_dynamics(mechanism, state).square().sum().backward()
     silent = [name for name, p in mechanism.named_parameters() if p.grad is None or float(p.grad.abs().max()) == 0]
     assert silent == []

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from lagsplat_ns.gaussians.articulated import ArticulatedBases
-from lagsplat_ns.gaussians.bases import GeometricMetric, motion_gram, placement
+from lagsplat_ns.gaussians.bases import motion_gram, placement
+from lagsplat_ns.gaussians.metric import GeometricMetric
 
 
 def tree() -> ArticulatedBases:

@@ -33,7 +33,7 @@ def random_mechanism(kind: str, d: int) -> Mechanism:
         "geometric": DoublePendulumMetric(),
     }
     potential = NeuralPotential(d).double() if kind == "learned" else PolynomialPotential(d, degree=6)
-    damping, inputs = RayleighDamping(d), InputMap(d, 3, "linear")
+    damping, inputs = RayleighDamping(d), InputMap(d, 3, "general")
     with torch.no_grad():
         damping.is_active.fill_(True)
         damping.log_rates.copy_(torch.tensor([0.3, 0.2, 0.1]).log())

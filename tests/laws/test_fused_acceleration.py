@@ -37,7 +37,7 @@ def box(d: int, size: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def mechanism_of(metric: torch.nn.Module, d: int, has_all_damping: bool) -> Mechanism:
-    potential, damping, inputs = PolynomialPotential(d, 8), RayleighDamping(d), InputMap(d, 2, "linear")
+    potential, damping, inputs = PolynomialPotential(d, 8), RayleighDamping(d), InputMap(d, 2, "general")
     with torch.no_grad():
         potential.center.fill_(0.2)
         potential.scale.fill_(0.7)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lagsplat_ns.gaussians.bases import GeometricMetric, MotionBases, motion_gram, placement
+from lagsplat_ns.gaussians.bases import MotionBases, motion_gram, placement
+from lagsplat_ns.gaussians.metric import GeometricMetric
 from lagsplat_ns.gaussians.monomials import Monomials
 
 
