@@ -30,7 +30,9 @@ ALLOWED = {
     "configs": {"methods", "data"},
     "plugin": set(),
     "evaluation": {"simulator"},
+    "bench": {"types", "dynamics", "simulation", "simulator", "evaluation"},
     "cli": {
+        "bench",
         "evaluation",
         "types",
         "compiling",

@@ -1,0 +1,1 @@
+"""The scenes themselves, one file per kind of mechanism."""
