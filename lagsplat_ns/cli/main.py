@@ -10,12 +10,14 @@ import tyro
 from lagsplat_ns.cli.bench import Bench
 from lagsplat_ns.cli.camera_path import CameraPath
 from lagsplat_ns.cli.demo import Demo
+from lagsplat_ns.cli.fit_series import FitSeries
 from lagsplat_ns.cli.rollout import Rollout
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Rollout, tyro.conf.subcommand("rollout")]
     | Annotated[CameraPath, tyro.conf.subcommand("camera-path")]
+    | Annotated[FitSeries, tyro.conf.subcommand("fit-series")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
