@@ -3,7 +3,9 @@
 Per pixel the background is the color seen most often. Where a thing rests at one place most of the time, that color is
 the thing's own: in every frame in which the thing is away, a blob then differs from the background picture although the
 frame shows bare background there. Such a blob (a ghost) has its outline in the background picture and not in the frame,
-a real thing the other way round; ghosts are replaced by what the frames show there.
+a real thing the other way round; ghosts are replaced by what the frames show there. After that, a pixel that shows several
+colors takes the one that continues its surroundings, where one clearly does, and what a moving thing always covers is
+filled in from there.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from __future__ import annotations
 import cv2
 import numpy as np
 from jaxtyping import Bool, Float32, UInt8
+from scipy.ndimage import gaussian_filter
 
 __all__ = ["estimate_background", "largest_channel", "noise_level", "sample_indices"]
 
 _NUM_SAMPLES = 48
 _NUM_CANDIDATES = 15
+_SETTLED = 0.85  # share of the samples from which a color is the background whatever surrounds it
 _EDGE_RATIO = 1.4  # how much stronger an outline has to be in one picture than in the other to decide
 
 
@@ -48,7 +52,7 @@ def estimate_background(samples: UInt8[np.ndarray, "S H W 3"], noise: float) -> 
         replaced, background = _replace_ghosts(samples, background, 2 * tolerance)
         if not replaced:
             break
-    return np.round(background).astype(np.uint8)
+    return np.round(_continued(samples, background, tolerance)).astype(np.uint8)
 
 
 def _most_frequent(samples: UInt8[np.ndarray, "S H W 3"], tolerance: float) -> Float32[np.ndarray, "H W 3"]:
@@ -68,6 +72,83 @@ def _most_frequent(samples: UInt8[np.ndarray, "S H W 3"], tolerance: float) -> F
     nothing_stands_still = to_beat < 0.4 * len(samples)
     best[nothing_stands_still] = median[nothing_stands_still]
     return best
+
+
+def _filled(
+    picture: Float32[np.ndarray, "H W 3"], known: Bool[np.ndarray, "H W"]
+) -> tuple[Float32[np.ndarray, "H W 3"], Float32[np.ndarray, "H W"]]:
+    """Unknown pixels from the nearest known ones, wider and wider around, and how much those differ [H, W].
+
+    Source: normalized convolution, Knutsson and Westin 1993.
+    """
+    result, spread = picture.copy(), np.zeros(picture.shape[:2], dtype=np.float32)
+    missing, sigma = ~known, 3.0
+    weight = known.astype(np.float32)
+    values = picture * weight[..., None]
+    while missing.any() and sigma < max(picture.shape[:2]):
+        total = np.maximum(cv2.GaussianBlur(weight, (0, 0), sigma), 1e-12)
+        mean = cv2.GaussianBlur(values, (0, 0), sigma) / total[..., None]
+        square = cv2.GaussianBlur(np.square(picture) * weight[..., None], (0, 0), sigma) / total[..., None]
+        reached = missing & (total > 0.02)
+        result[reached] = mean[reached]
+        spread[reached] = np.sqrt(np.maximum(square - np.square(mean), 0.0)).max(-1)[reached]
+        missing &= ~reached
+        sigma *= 2.0
+    return result, spread
+
+
+def _looks_like_what_moves(
+    samples: UInt8[np.ndarray, "S H W 3"],
+    background: Float32[np.ndarray, "H W 3"],
+    changes: Bool[np.ndarray, "H W"],
+    foreign: Bool[np.ndarray, "H W"],
+    tolerance: float,
+) -> Bool[np.ndarray, "H W"]:
+    """Where the background shows a color that is common on moving things and rare on what stands still."""
+    bins = 12
+
+    def histogram(colors: np.ndarray) -> np.ndarray:
+        edges = [np.linspace(0, 256, bins + 1)] * 3
+        counts = np.histogramdd(colors.reshape(-1, 3), bins=edges)[0]
+        return gaussian_filter(counts, 0.7) / max(counts.sum(), 1.0)
+
+    sure = changes & ~foreign
+    away = np.abs(samples[:, sure].astype(np.float32) - background[sure]).max(-1) > 3 * tolerance
+    of_things, of_rest = histogram(samples[:, sure][away]), histogram(background[~changes])
+    where = tuple(np.clip(background * (bins / 256), 0, bins - 1).astype(int).transpose(2, 0, 1))
+    return (of_things[where] > 3 * of_rest[where]) & (of_things[where] > 1e-3)
+
+
+def _continued(
+    samples: UInt8[np.ndarray, "S H W 3"], background: Float32[np.ndarray, "H W 3"], tolerance: float
+) -> Float32[np.ndarray, "H W 3"]:
+    """The background with pixels that change replaced, where their color does not continue what stands still around.
+
+    In its place comes the color seen there at other times that does, or the surroundings themselves where a moving
+    thing is never away. Only colors that things show elsewhere while they move are replaced.
+    """
+    low, high = np.quantile(samples, (0.04, 0.96), axis=0)
+    changes = (high - low).max(-1) > tolerance
+    changes = cv2.dilate(changes.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
+    if not changes.any() or changes.mean() > 0.6:
+        return background
+    around, spread = _filled(background, ~changes)
+    allowed = 2 * tolerance + 2 * spread
+    foreign = changes & (np.abs(background - around).max(-1) > 2 * allowed)
+    foreign &= _group(samples, np.round(background).astype(np.uint8), tolerance)[0] < _SETTLED * len(samples)
+    foreign &= _looks_like_what_moves(samples, background, changes, foreign, tolerance)
+    if not foreign.any():
+        return background
+    near = np.abs(samples.astype(np.float32) - around).max(-1) < allowed  # [S, H, W]
+    count = near.sum(0)
+    result = background.copy()
+    seen = foreign & (count >= max(2, 0.06 * len(samples)))
+    mean = np.einsum("shw,shwc->hwc", near.astype(np.float32), samples) / np.maximum(count, 1)[..., None]
+    result[seen] = mean[seen]
+    # never bare: only where the surroundings are plain enough to know what is behind
+    covered = foreign & ~seen & (spread < tolerance) & ((high - low).max(-1) > tolerance)
+    result[covered] = around[covered]
+    return result
 
 
 def _group(
