@@ -11,6 +11,56 @@ from jaxtyping import Bool, Float
 from rich.console import Console
 from rich.table import Table
 
+from lagsplat_ns.training.confidence import ClipForecast, CoordinateRange, InputEffect
+from lagsplat_ns.training.measurements import MeasurementCheck
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How far a training can be trusted: held-out errors per clip, ranges that were seen, inputs, measurements."""
+
+    forecasts: list[ClipForecast] = field(default_factory=list)
+    coordinates: list[CoordinateRange] = field(default_factory=list)
+    inputs: list[InputEffect] = field(default_factory=list)
+    measurements: list[MeasurementCheck] = field(default_factory=list)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The same in words, for a table of two columns."""
+        result = []
+        if len(self.forecasts) > 1:
+            for clip in self.forecasts:
+                result.append((f"forecast error, {clip.clip}", f"{_percent(clip.error)} over {clip.seconds:.1f} s"))
+        for k, seen in enumerate(self.coordinates, 1):
+            text = f"q from {seen.low:.3g} to {seen.high:.3g}, {seen.picture_px:.1f} px in the picture"
+            if not seen.is_excited:
+                text += ": hardly excited, do not trust what depends on it"
+            result.append((f"seen of coordinate {k}", text))
+        if self.coordinates:
+            result.append(("beyond that range", "extrapolated; Simulator.is_outside_seen tells"))
+        result += [(f"input {known.name}", _input_words(known)) for known in self.inputs]
+        result += [(f"measured {check.name}", _measurement_words(check)) for check in self.measurements]
+        return result
+
+
+def _input_words(known: InputEffect) -> str:
+    if not known.high > known.low:
+        return f"always {known.low:.3g}: how it acts cannot be told from these clips"
+    text = f"{known.low:.3g} to {known.high:.3g}, force {known.force_share:.2g} of the others"
+    if known.uncertainty is not None:
+        text += f", effect known to {_percent(known.uncertainty)}"
+    return text if known.is_identified else text + ": not exciting enough to be identified"
+
+
+def _measurement_words(check: MeasurementCheck) -> str:
+    text = f"{check.form}: to {_percent(check.train_error)} of its range in training frames"
+    if check.error is not None and check.correlation is not None:
+        text += f", held-out {_percent(check.error)} (correlation {check.correlation:.4f})"
+    if check.forecast_error is not None:
+        text += f", forecast {_percent(check.forecast_error)}"
+    if check.train_error > 0.15:
+        text += "; the coordinates do not explain it: another --pipeline.model.latent-dim may"
+    return text
+
 
 @dataclass
 class FitReport:
@@ -19,7 +69,7 @@ class FitReport:
     psnr, psnr_moving: dB, mean over training frames, of all and of moving pixels; forecast_error and its two
     baselines: root mean square over the held-out frames, as a share of the range of motion in the training frames, in
     the picture (None without held-out frames); period_s: time of one swing in the longest undisturbed stretch, None
-    where nothing swings.
+    where nothing swings; confidence: how far it can be trusted; force_unit: of pushes.
     """
 
     latent_dim: int
@@ -35,6 +85,8 @@ class FitReport:
     disturbed_s: list[tuple[float, float]]
     seconds: dict[str, float]
     notes: list[str] = field(default_factory=list)
+    confidence: Confidence = field(default_factory=Confidence)
+    force_unit: str = "picture units"
 
 
 def swing_period(times_s: Float[np.ndarray, " T"], q: Float[np.ndarray, " T"]) -> float | None:
@@ -78,6 +130,9 @@ def print_report(report: FitReport, console: Console) -> None:
         )
     if report.period_s is not None:
         table.add_row("period", f"{report.period_s:.4f} s")
+    for name, text in report.confidence.rows():
+        table.add_row(name, text)
+    table.add_row("unit of pushes", report.force_unit)
     for begin, end in report.disturbed_s:
         table.add_row("left out as disturbed", f"{begin:.2f} s to {end:.2f} s")
     for name, value in report.seconds.items():
