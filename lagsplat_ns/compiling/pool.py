@@ -177,6 +177,8 @@ def set_num_threads(num_threads: int | None) -> None:
     _num_threads = num_threads
 
 
-def run(function: Callable[..., object], num_tickets: int, *arguments: object) -> None:
-    """Runs a ticket-drawing kernel on the shared pool."""
-    _pool.run(function, num_tickets, get_num_threads(), *arguments)
+def run(
+    function: Callable[..., object], num_tickets: int, *arguments: object, num_threads: int | None = None
+) -> None:
+    """Runs a ticket-drawing kernel on the shared pool, in `get_num_threads()` threads unless told otherwise."""
+    _pool.run(function, num_tickets, num_threads or get_num_threads(), *arguments)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lagsplat_ns.dynamics.compiled.terms import COSINE, SINE, HarmonicTerms, MetricTerms, MotionTerms
 from lagsplat_ns.dynamics.damping import RayleighDamping
 from lagsplat_ns.dynamics.inputs import InputMap
 from lagsplat_ns.dynamics.mechanism import Mechanism
@@ -45,6 +47,11 @@ class GravityPotential(nn.Module):
     def hessian(self, q: Float[Tensor, " d"]) -> Float[Tensor, "d d"]:
         return (self.weights * torch.cos(q)).diag()
 
+    def kernel_terms(self) -> HarmonicTerms:
+        """The weights as the compiled dynamics read them."""
+        table = torch.stack([-self.weights, torch.zeros_like(self.weights)], dim=-1)
+        return HarmonicTerms(np.arange(self.latent_dim), np.ones(self.latent_dim), table)
+
 
 class DoublePendulumMetric(nn.Module):
     """M = [[a, c cos(q1 - q2)], [c cos(q1 - q2), b]] in absolute angles: two arms on one pivot and one joint."""
@@ -63,6 +70,15 @@ class DoublePendulumMetric(nn.Module):
     def coriolis_force(self, q: Float[Tensor, "*B d"], qd: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d"]:
         cross = self.c * torch.sin(q[..., 0] - q[..., 1])
         return torch.stack([cross * qd[..., 1] ** 2, -cross * qd[..., 0] ** 2], dim=-1)
+
+    def kernel_terms(self) -> MetricTerms:
+        """The directions (cos q1, sin q1, cos q2, sin q2) and their inertia, as the compiled dynamics read them."""
+        exponents = np.array([[0, 0], [1, 0], [0, 1]])
+        features = np.array([[0, 0, COSINE], [0, 0, SINE], [0, 1, COSINE], [0, 1, SINE]])
+        gram = torch.tensor([[self.a, self.c], [self.c, self.b]], dtype=torch.float64)
+        gram = torch.kron(gram, torch.eye(2, dtype=torch.float64))
+        motion = MotionTerms(exponents, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), features, np.eye(4))
+        return MetricTerms(motion, gram)
 
 
 def with_damping(damping: RayleighDamping, viscous: float, drag: float = 0.0, dry: float = 0.0) -> RayleighDamping:

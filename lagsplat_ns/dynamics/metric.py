@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lagsplat_ns.dynamics.compiled.terms import MetricTerms
 from lagsplat_ns.dynamics.parts import lower_triangle
 
 __all__ = ["ConstantMetric", "LearnedMetric"]
@@ -38,6 +39,10 @@ class ConstantMetric(nn.Module):
     @property
     def latent_dim(self) -> int:
         return self.mass.shape[-1]
+
+    def kernel_terms(self) -> MetricTerms:
+        """The inertia as the compiled dynamics read it."""
+        return MetricTerms(mass=self.mass)
 
     @no_type_check  # in the innermost loop
     def mass_matrix(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d d"]:

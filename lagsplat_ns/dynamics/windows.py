@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import no_type_check
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from lagsplat_ns.dynamics.compiled.pack import compiled_of
+from lagsplat_ns.dynamics.compiled.prepare import prepare
+from lagsplat_ns.dynamics.compiled.rolling import roll, stage_times
 from lagsplat_ns.dynamics.fused import fused_acceleration
 from lagsplat_ns.dynamics.inputs import InputFunction
 from lagsplat_ns.dynamics.integrators import rk4
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 
-__all__ = ["Windows", "cut_windows", "roll_windows", "sensitivities"]
+__all__ = ["Windows", "cut_windows", "roll_windows", "roll_windows_in_torch", "sensitivities"]
 
 _PROBE = 1e-6
 _CLIP_SPACING_S = 1e7
@@ -44,6 +49,14 @@ class Windows:
     @property
     def num_windows(self) -> int:
         return self.dt.shape[0]
+
+    @cached_property
+    def stage_inputs(self) -> np.ndarray | None:
+        """Inputs [W, 2 L substeps + 1, m] at all times at which rk4 asks for them."""
+        if self.inputs is None:
+            return None
+        times = stage_times(self.start_s.numpy(), self.dt.numpy(), self.substeps)
+        return np.ascontiguousarray(self.inputs(torch.from_numpy(times)).double().numpy())
 
 
 def _joined_inputs(paths: list[ObservedPath]) -> InputFunction | None:
@@ -93,9 +106,36 @@ def cut_windows(paths: list[ObservedPath], segments: list[Segment], length: int,
     return Windows(start, dt, observed, counts, follows, first, frames, clip, _joined_inputs(paths), substeps)
 
 
-@no_type_check  # in the innermost loop
 def roll_windows(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
-    """q and qd [*S, W, L + 1, d] of all windows from starts [*S, W, d]."""
+    """q and qd [*S, W, L + 1, d] of all windows from starts [*S, W, d].
+
+    Compiled where the parts of the mechanism have a compiled form; `roll_windows_in_torch` gives the same up to
+    round-off. Law: tests/laws/test_compiled.py.
+    """
+    compiled = compiled_of(mechanism) if q.dtype == torch.float64 else None
+    if compiled is None or len(compiled.batch) > q.dim() - 1 or compiled.batch[-1:] not in ((), (1,)):
+        return roll_windows_in_torch(mechanism, q, qd, windows)
+    before = q.shape[:-2]
+    count, vectors = math.prod(before), math.prod(compiled.batch)
+    if vectors not in (1, count):
+        return roll_windows_in_torch(mechanism, q, qd, windows)
+    values = windows.stage_inputs
+    if values is not None and values.shape[-1] != compiled.num_inputs:
+        mechanism.input_force(q, torch.from_numpy(values[:, 0]))  # says what is wrong
+    if values is None:
+        values = np.zeros((windows.num_windows, 1, 0))
+    prepare()
+    starts, start_rates = (x.detach().reshape(count, *q.shape[-2:]).contiguous().numpy() for x in (q, qd))
+    dt = windows.dt.detach().contiguous().numpy()
+    path, rates = roll(compiled.model, starts, start_rates, dt, values, windows.substeps)
+    return torch.from_numpy(path.reshape(*before, *path.shape[1:])), torch.from_numpy(
+        rates.reshape(*before, *rates.shape[1:])
+    )
+
+
+@no_type_check  # in the innermost loop
+def roll_windows_in_torch(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
+    """The same for parts of any kind, and differentiable."""
     a = fused_acceleration(mechanism, windows.inputs)
     path, rates, t = [q], [qd], windows.start_s
     for k in range(windows.dt.shape[1]):

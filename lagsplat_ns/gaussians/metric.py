@@ -8,11 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lagsplat_ns.dynamics.compiled.terms import MetricTerms
 from lagsplat_ns.dynamics.parts import replaced
 from lagsplat_ns.dynamics.structure import Structure
 from lagsplat_ns.gaussians.articulated import ArticulatedBases
 from lagsplat_ns.gaussians.bases import MotionBases
 from lagsplat_ns.gaussians.joints import structure_of_bases
+from lagsplat_ns.gaussians.motion_terms import motion_terms
 
 __all__ = ["GeometricMetric"]
 
@@ -146,6 +148,15 @@ class GeometricMetric(nn.Module):
             return torch.zeros_like(q)
         bent = (self.weighted()[0] @ self.bases.curvature(q, qd)[..., None])[..., 0]
         return (bent[..., None, :] @ self._slope(q))[..., 0, :]
+
+    def kernel_terms(self) -> MetricTerms | None:
+        """Inertia and weight as the compiled dynamics read them."""
+        motion, (gram, weight) = motion_terms(self.bases), self.weighted()
+        if motion is None:
+            return None
+        still = gram.new_zeros(self.latent_dim)
+        mass = self._mass(still) if self.is_constant else None
+        return MetricTerms(motion, gram, weight if self.has_gravity else None, self.epsilon, mass)
 
     # ---- weight
     @no_type_check

@@ -1,0 +1,56 @@
+"""Compiling or loading all kernels of the dynamics at once, before they are first used."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lagsplat_ns.compiling.kernels import untraced
+from lagsplat_ns.dynamics.compiled.group import prepare_once
+from lagsplat_ns.dynamics.compiled.model import KernelModel
+from lagsplat_ns.dynamics.compiled.rolling import roll
+
+__all__ = ["prepare"]
+
+
+def prepare() -> None:
+    """Makes sure that all kernels can run; says so once on a machine, where that means compiling them."""
+    with untraced():
+        prepare_once(_run_all)
+
+
+def _run_all() -> None:
+    one, none = np.ones((1, 1, 1)), np.zeros((0, 2), np.int64)
+    model = KernelModel(
+        exponents=np.array([[0], [1]]),
+        angles=np.array([[0.0, 1.0]]),
+        features=np.array([[0, 0, 1], [0, 0, 2]]),
+        map=np.zeros((0, 0)),
+        degree=1,
+        ridge=0.0,
+        is_constant=False,
+        mass=one,
+        gram=np.eye(2)[None],
+        weight=np.zeros((1, 2)),
+        has_weight=True,
+        mass_scale=1.0,
+        center=np.zeros(1),
+        inverse_scale=np.ones(1),
+        inverse_clip=1.0,
+        term_axes=none,
+        term_powers=none,
+        highest_power=0,
+        stiffness=one,
+        weights=np.zeros((1, 0)),
+        harmonic_axes=np.zeros(0, np.int64),
+        harmonic_rates=np.zeros(0),
+        harmonics=np.zeros((1, 0, 2)),
+        rates=np.zeros((1, 3)),
+        has_speed=False,
+        slow_square=0.0,
+        same_group=np.ones((1, 1)),
+        extra=np.zeros((1, 1, 1)),
+        input_center=np.zeros(1),
+        input_inverse_scale=np.ones(1),
+        inputs=np.zeros((1, 1, 1, 0)),
+    )
+    roll(model, one, one, np.full((1, 1), 0.01), np.zeros((1, 1, 0)), 1, num_threads=1)
