@@ -50,7 +50,7 @@ class Modes:
     movement of the watched points per unit amplitude, meters (complex).
     """
 
-    values: np.ndarray
+    values: Any
     right: np.ndarray
     left: np.ndarray
     shapes: np.ndarray
@@ -256,7 +256,8 @@ class Physics:
             shift = h * np.eye(n)[k]
             difference = self._accelerations(qpos, qvel=shift) - self._accelerations(qpos, qvel=-shift)
             slope[n:, n + k] = difference / (2 * h)
-        values, right = np.linalg.eig(slope)
+        eigen: Any = np.linalg.eig(slope)
+        values, right = eigen
         left = np.linalg.inv(right).conj().T
         chosen = [k for k in np.argsort(np.abs(values)) if values[k].imag >= -1e-9 * (1 + abs(values[k]))]
         shapes = np.einsum("pcn,nm->mpc", self.point_jacobian(qpos).astype(complex), right[:n, chosen])
