@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from lagsplat_ns.cli.bench import Bench
+from lagsplat_ns.cli.calibrate import Calibrate
 from lagsplat_ns.cli.camera_path import CameraPath
 from lagsplat_ns.cli.demo import Demo
 from lagsplat_ns.cli.fit_series import FitSeries
@@ -17,6 +18,7 @@ Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Rollout, tyro.conf.subcommand("rollout")]
     | Annotated[CameraPath, tyro.conf.subcommand("camera-path")]
+    | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[FitSeries, tyro.conf.subcommand("fit-series")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )

@@ -49,8 +49,8 @@ class Series:
     notes: list[str] = field(default_factory=list)
 
 
-def read_series(file: Path, columns: SeriesColumns) -> Series:
-    """The series in a CSV or MATLAB file.
+def read_series(file: Path, columns: SeriesColumns, *, from_zero: bool = True) -> Series:
+    """The series in a CSV or MATLAB file; from_zero: times count from the first row, else they are as they stand.
 
     Raises: DataError, MissingDataError.
     """
@@ -85,6 +85,8 @@ def read_series(file: Path, columns: SeriesColumns) -> Series:
         rates = []
 
     times_s = _times(table, time_column, columns.rate_hz, notes)
+    if from_zero:
+        times_s = times_s - times_s[0]
     used = [*states, *rates, *inputs]
     notes.insert(0, f"States {_listed(table, states)}; inputs {_listed(table, inputs)}; rates {_listed(table, rates)}.")
     left = [name for k, name in enumerate(table.names) if k not in used and k != time_column]
@@ -160,7 +162,7 @@ def _times(table: Table, time_column: int | None, rate_hz: float | None, notes: 
             f"{table.line(k)} ({times_s[k]:.6g} s) in {table.file}.",
             "Sort the rows by time, or remove the duplicate.",
         )
-    return times_s - times_s[0]
+    return times_s
 
 
 def _filled(table: Table, column: int, times_s: np.ndarray, notes: list[str]) -> np.ndarray:

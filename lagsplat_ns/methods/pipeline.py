@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -20,6 +21,9 @@ from lagsplat_ns.data.datamanager import VideoDataManager, VideoDataManagerConfi
 from lagsplat_ns.gaussians.scene import LatentScene
 from lagsplat_ns.methods.lagsplat import LagSplatModel, LagSplatModelConfig
 from lagsplat_ns.render.filming import FilmingCamera
+from lagsplat_ns.simulation.calibration import save_calibration
+from lagsplat_ns.simulation.input_scale import calibration_from, input_scales
+from lagsplat_ns.training.evaluate import confidence
 from lagsplat_ns.training.fit import FitOptions, SceneFit
 from lagsplat_ns.training.report import print_report, write_report
 from lagsplat_ns.training.stages import Schedule
@@ -128,8 +132,25 @@ class LagSplatPipeline(VanillaPipeline):
     def _after_training(self, trainer: Trainer, step: int) -> None:
         if self._fit is not None:
             report = self._fit.report(self.lagsplat.scene)
+            calibration, notes = calibration_from(input_scales(self.lagsplat.scene))
+            report.notes += notes
+            if calibration is not None:
+                save_calibration(calibration, trainer.base_dir)
+                report.force_unit = "N"
             write_report(report, trainer.base_dir / "report.json")
             print_report(report, CONSOLE)
+
+    def get_average_eval_image_metrics(
+        self, step: int | None = None, output_path: Path | None = None, get_std: bool = False
+    ) -> dict[str, Any]:
+        """nerfstudio's figures of the held-out pictures; for a finished training also how far it can be trusted."""
+        metrics = super().get_average_eval_image_metrics(step, output_path, get_std)
+        scene = self.lagsplat.scene
+        if self._fit is None and scene.mechanism is not None:
+            fit = SceneFit(self.datamanager.clips, self._filming_camera(), FitOptions(), torch.device(self.device))
+            fit.resume(scene)
+            metrics |= asdict(confidence(fit, scene))
+        return metrics
 
     def get_train_loss_dict(self, step: int) -> tuple[dict, dict[str, Tensor], dict[str, Tensor]]:
         assert self._fit is not None and self._schedule is not None
