@@ -23,7 +23,7 @@ def rest_state(mechanism: Mechanism, start: Float[Tensor, " d"], max_iterations:
     q = start.detach().clone()
     with torch.no_grad():
         value, damping = mechanism.potential_energy(q), 0.0
-        size = mechanism.mass_matrix(q).diagonal().amax()  # stiffness of this size means a rate of 1/s
+        size = mechanism.mass_matrix(q[None])[0].diagonal().amax()  # stiffness of this size means a rate of 1/s
         for _ in range(max_iterations):
             gradient, hessian = -mechanism.conservative_force(q), mechanism.potential_hessian(q)
             values, vectors = torch.linalg.eigh(hessian)

@@ -52,7 +52,8 @@ class Identified:
     """A mechanism identified from observed paths.
 
     noise [d]: standard deviation of the observations; residual_rms: that of the fitted frames over the noise (1 is
-    perfect); parameters [n_p]: physics, then q and qd at the start of every segment; notes: what a person should know.
+    perfect); parameters [n_p]: physics, then q and qd at the start of every segment; notes: what a person should know;
+    form: that of the potential.
     """
 
     mechanism: Mechanism
@@ -66,12 +67,18 @@ class Identified:
     substeps: int
     smoothed_states: list[Tensor]
     notes: list[str] = field(default_factory=list)
+    form: str = "polynomial"
 
     @property
     def used_fraction(self) -> float:
         """Share of the fitted frames that follow the physics."""
         fitted = sum(path.fitted_frames for path in self.observed)
         return sum(segment.num_frames for segment in self.segments) / fitted
+
+    @property
+    def middle(self) -> Float[Tensor, " d"]:
+        """The mean of the fitted frames."""
+        return torch.cat([path.q[: path.fitted_frames] for path in self.observed]).mean(0)
 
     def forecast_error(self, observed: list[ObservedPath] | None = None) -> Float[Tensor, "K d"]:
         """RMS of forecast minus observation over the held-out frames, over the range of the fitted ones, per clip.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from lagsplat_ns.dynamics.equilibrium import rest_state
 from lagsplat_ns.dynamics.identified import Identified
+from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.parts import replaced, solve_positive_definite
-from lagsplat_ns.dynamics.potential import PolynomialPotential
 
 __all__ = ["MISFIT", "describe", "small_oscillations"]
 
@@ -17,19 +19,17 @@ MISFIT = 4.0
 _VISCOUS = torch.tensor([True, False, False])
 
 
-def small_oscillations(identified: Identified) -> list[tuple[float, float]]:
-    """Period (s) and decay rate of the amplitude (1/s) of every mode about the rest state nearest to the data.
+def small_oscillations(mechanism: Mechanism, start: Float[Tensor, " d"]) -> list[tuple[float, float]]:
+    """Period (s) and decay rate of the amplitude (1/s) of every mode about the rest state downhill of `start`.
 
     From the eigenvalues of the linearized equation of motion; overdamped modes have an infinite period.
     Raises: ArithmeticError if there is no rest state.
     """
-    mechanism, potential = identified.mechanism, identified.mechanism.potential
-    assert isinstance(potential, PolynomialPotential)
     with torch.no_grad():
-        rest = rest_state(mechanism, potential.center)
-        hessian = potential.hessian(rest)
+        rest = rest_state(mechanism, start)
+        hessian = mechanism.potential_hessian(rest)
         d = rest.shape[0]
-        mass = mechanism.mass_matrix(rest)
+        mass = mechanism.mass_matrix(rest[None])[0]
         # Dry friction has no linear regime worth the name: leave it out of the rates.
         viscous = replaced(mechanism.damping, is_active=_VISCOUS)(torch.zeros_like(rest), mass / mechanism.mass_scale)
         damping = mechanism.damping_scale * viscous
@@ -48,7 +48,7 @@ def describe(identified: Identified, tail_error: float | None, cut_note: str) ->
     """Sentences on what was found, what was left out, and what not to trust."""
     notes = []
     try:
-        for number, (period, decay) in enumerate(small_oscillations(identified), 1):
+        for number, (period, decay) in enumerate(small_oscillations(identified.mechanism, identified.middle), 1):
             name = f"Mode {number}" if identified.noise.shape[0] > 1 else "Small motions"
             notes.append(f"{name}: period {period:.4g} s, amplitude falls by e in {1 / max(decay, 1e-9):.3g} s.")
     except ArithmeticError:

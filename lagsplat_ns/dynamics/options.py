@@ -23,6 +23,10 @@ class IdentifyOptions:
     """noise that is assumed at least, as a share of the range of q"""
     max_iterations: int = 25
     """Gauss-Newton iterations of each fit at most"""
+    periodic: tuple[int, ...] = ()
+    """coordinates that come round, besides those that are seen to turn by more than 1.5 turns"""
+    forms: tuple[str, ...] = ()
+    """only these forms of the potential: free, gravity, spring, gravity and spring, polynomial; by default all"""
     quick: bool = False
     """a rough fit that is good enough to compare numbers of coordinates: fewer terms, no search for other damping"""
     max_rollouts: int | None = None

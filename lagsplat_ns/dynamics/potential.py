@@ -139,21 +139,22 @@ class PolynomialPotential(nn.Module):
         groups: Int[Tensor, " d"],
         periods: Float[Tensor, " d"],
         has_products: bool = True,
+        highest: int = 8,
     ) -> None:
         """Which coordinates have a spring, which come round (finite periods), and which may share terms.
 
-        Coordinates of different groups share none; without `has_products` nor do others, but in the stiffness. What is
-        not admitted becomes zero and stays so.
+        Coordinates of different groups share none; without `has_products` nor do others, but in the stiffness. Terms
+        above degree `highest` go too. What is not admitted becomes zero and stays so.
         """
         rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim)
         is_turning = torch.isfinite(periods)
         spring = is_elastic & ~is_turning
         self.is_elastic.copy_(spring)
         self.periods.copy_(periods)
-        self._comes_round = None
+        self._comes_round = self._fixed_stiffness = None
         self.free_stiffness.copy_(spring[rows] & spring[columns] & (groups[rows] == groups[columns]))
         used = self.exponents > 0
-        allowed = ~(used & ~spring).any(1)
+        allowed = ~(used & ~spring).any(1) & (self.exponents.sum(1) <= highest)
         for group in groups.unique().tolist():
             mixed = (used & (groups == group)).any(1) & (used & (groups != group)).any(1)
             allowed &= ~mixed

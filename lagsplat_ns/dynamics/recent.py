@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from lagsplat_ns.dynamics.fits import WindowFits
+from lagsplat_ns.dynamics.forms import SPRING
 from lagsplat_ns.dynamics.gauss_newton import ShootingFit
 from lagsplat_ns.dynamics.observed import Segment
 from lagsplat_ns.dynamics.windows import Windows, cut_windows, roll_windows
@@ -81,10 +82,12 @@ class RecentFits(WindowFits):
         """Physics that is bounded whatever happens: a damped spring of the path's own frequency."""
         potential, damping = self.mechanism.potential, self.mechanism.damping
         samples = torch.cat([self.smoothed[s.clip].q[s.begin : s.end] for s in recent])
+        self._take_form(SPRING)
         potential.center.copy_(samples.mean(0))
         mass = self.mechanism.mass_matrix(potential.center[None])[0].diagonal()
         rows, columns = torch.tril_indices(self.d, self.d)
-        potential.stiffness_factor.copy_((self.omega * potential.scale * mass.sqrt()).diag()[rows, columns])
+        factor = (self.omega * potential.scale * mass.sqrt()).diag()[rows, columns]
+        potential.stiffness_factor.copy_(factor * potential.free_stiffness)
         potential.weights.zero_()
         damping.is_active[1:] = False
         damping.log_rates[0] = math.log(0.3 * self.omega)

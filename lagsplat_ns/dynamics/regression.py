@@ -8,6 +8,7 @@ Source: Messenger and Bortz, "Weak SINDy", 2021 (test functions); LaGSplat's equ
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,7 +16,9 @@ from torch import Tensor
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 from lagsplat_ns.dynamics.parts import multiply
+from lagsplat_ns.dynamics.selection import set_stiffness
 from lagsplat_ns.dynamics.smoothing import Smoothed
+from lagsplat_ns.dynamics.structure import TILT
 
 __all__ = ["angular_frequency", "start_by_regression"]
 
@@ -28,27 +31,66 @@ def angular_frequency(smoothed: list[Smoothed], segments: list[Segment]) -> floa
     return max(float((rate.std(dim=0) / spread).max()), 1e-3)
 
 
-def _weak_rows(
-    mechanism: Mechanism, path: ObservedPath, smoothed: Smoothed, segment: Segment, half_width_s: float
-) -> tuple[Tensor, Tensor]:
-    """Columns [R, K] and right sides [R] of the weak equations of one segment."""
-    span = slice(segment.begin, segment.end)
-    t, q, qd = path.times_s[span], smoothed.q[span], smoothed.qd[span]
-    d, potential = q.shape[-1], mechanism.potential
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of the regression by the term that they belong to, in the order of the design; scale of each prior."""
+
+    names: list[str]
+    spreads: list[Tensor]
+
+    def part(self, solution: Tensor, name: str) -> Tensor:
+        start = 0
+        for own, spread in zip(self.names, self.spreads):
+            if own == name:
+                return solution[start : start + len(spread)]
+            start += len(spread)
+        return solution[:0]
+
+
+def _design(
+    mechanism: Mechanism, q: Tensor, qd: Tensor, u: Tensor | None, omega: float, kappa: float
+) -> tuple[Tensor, _Columns]:
+    """Forces [T, d, K] of every term that enters linearly, on the left side of the equation, and their priors."""
+    potential, damping, d = mechanism.potential, mechanism.damping, mechanism.latent_dim
     mass, scale = mechanism.mass_matrix(q), potential.scale
-    mass_rate = torch.gradient(mass, spacing=(t,), dim=0)[0]
     y, unit = (q - potential.center) / scale, torch.eye(d, dtype=q.dtype)
-    columns = []
-    for i in range(d):
-        for j in range(i + 1):
-            basis = 0.5 * (unit[i][:, None] * unit[j] + unit[j][:, None] * unit[i]) * (1.0 if i == j else 2.0)
-            columns.append((y @ basis) / scale)
-    columns += list(potential.term_slopes(q).unbind(-2))
-    columns.append(multiply(mass, qd))
-    if mechanism.inputs is not None and path.inputs is not None:
-        u = path.inputs(t)
-        columns += [-unit[i] * u[:, k : k + 1] for i in range(d) for k in range(u.shape[-1])]
-    design = torch.stack(columns, dim=-1)  # [T, d, K]
+    names, spreads, blocks = [], [], []
+
+    def add(name: str, columns: list[Tensor], spread: Tensor) -> None:
+        if columns:
+            names.append(name)
+            spreads.append(spread)
+            blocks.append(torch.stack(columns, dim=-1))
+
+    rows, columns = torch.tril_indices(d, d)[:, potential.free_stiffness]
+    stiff = []
+    for i, j in zip(rows.tolist(), columns.tolist()):
+        basis = 0.5 * (unit[i][:, None] * unit[j] + unit[j][:, None] * unit[i]) * (1.0 if i == j else 2.0)
+        stiff.append((y @ basis) / scale)
+    add("stiffness", stiff, q.new_full((len(stiff),), 3.0 * kappa))
+    free = potential.free_weights
+    add("weights", list(potential.term_slopes(q)[:, free].unbind(-2)), potential.prior_of_term[free] * kappa)
+    if potential.has_harmonics:
+        free = potential.free_harmonics
+        add("harmonics", list(potential.harmonic_slopes(q)[:, free].unbind(-2)), q.new_full((int(free.sum()),), kappa))
+    if mechanism.has_gravity:
+        weight = mechanism.metric.gravity_columns(q)
+        size = 3 * kappa / float((weight * scale).abs().amax(-1).mean().clamp(min=1e-12))
+        add("gravity", list(weight.unbind(-2)), q.new_tensor([TILT * size, size]))
+    add("viscous", [multiply(mass, qd)], q.new_tensor([omega]))
+    if d > 1:
+        inverse = torch.linalg.inv(damping.joint_rows)
+        inertia = (inverse.T @ mass.mean(0) @ inverse).diagonal()
+        friction = [(qd @ row)[:, None] * row for row in damping.joint_rows]
+        add("friction", friction, omega * inertia)
+    if mechanism.inputs is not None and u is not None:
+        inputs = [-unit[i] * u[:, k : k + 1] for i in range(d) for k in range(u.shape[-1])]
+        add("inputs", inputs, q.new_full((len(inputs),), 100.0))
+    return torch.cat(blocks, dim=-1), _Columns(names, spreads)
+
+
+def _bumps(t: Tensor, half_width_s: float) -> tuple[Tensor, Tensor]:
+    """Test functions psi [R, T] and their slopes, times the weights of an integral over the frames."""
     weight = torch.zeros_like(t)
     weight[1:] += 0.5 * (t[1:] - t[:-1])
     weight[:-1] += 0.5 * (t[1:] - t[:-1])
@@ -56,46 +98,50 @@ def _weak_rows(
     num_bumps = max(int((float(t[-1] - t[0]) - 2 * half) / (0.35 * half)), 0) + 1
     centers = torch.linspace(float(t[0]) + half, float(t[-1]) - half, num_bumps, dtype=t.dtype)
     share = ((t - centers[:, None]) / half).clamp(-1, 1)
-    bump = (1 - share**2) ** 3 * weight
-    slope = -6 * share / half * (1 - share**2) ** 2 * weight
-    left = torch.einsum("rt,tdk->rdk", bump, design)
-    momentum, extra = multiply(mass, qd), multiply(mass_rate, qd) - mechanism.coriolis_force(q, qd)
-    right = torch.einsum("rt,td->rd", slope, momentum) + torch.einsum("rt,td->rd", bump, extra)
-    return left.flatten(0, 1), right.flatten()
+    return (1 - share**2) ** 3 * weight, -6 * share / half * (1 - share**2) ** 2 * weight
 
 
 def start_by_regression(
-    mechanism: Mechanism,
-    paths: list[ObservedPath],
-    smoothed: list[Smoothed],
-    segments: list[Segment],
-) -> None:
-    """Sets prior scales, stiffness, weights, damping rate and input map of a polynomial mechanism from the paths.
+    mechanism: Mechanism, paths: list[ObservedPath], smoothed: list[Smoothed], segments: list[Segment]
+) -> float:
+    """Sets stiffness, weights, gravity, damping and input map of a mechanism, with their prior scales, from the paths.
 
+    Densities stay what they are: momentum would vanish, and with it all misfit, if mass went to where nothing moves.
     Cubic and higher terms are held down by their prior; the regression only has to land where shooting converges.
+    Returns the share of the momentum's rate that stays unexplained, a first sign of how good the form of the forces is.
     """
-    omega = angular_frequency(smoothed, segments)
-    pieces = []
-    for s in segments:
-        if s.num_frames >= 8:
-            duration = float(paths[s.clip].times_s[s.end - 1] - paths[s.clip].times_s[s.begin])
-            half = min(1.5 / omega, 0.2 * duration)  # a clip shorter than a swing still gives several rows
-            pieces.append(_weak_rows(mechanism, paths[s.clip], smoothed[s.clip], s, half))
-    left, right = torch.cat([p[0] for p in pieces]), torch.cat([p[1] for p in pieces])
-    potential, damping, d = mechanism.potential, mechanism.damping, mechanism.latent_dim
-    num_stiff, num_terms = d * (d + 1) // 2, potential.weights.shape[0]
+    omega, potential = angular_frequency(smoothed, segments), mechanism.potential
     typical = torch.cat(
         [
-            multiply(mechanism.mass_matrix(smoothed[s.clip].q[s.begin : s.end]), potential.scale.expand(1, d))
+            multiply(
+                mechanism.mass_matrix(smoothed[s.clip].q[s.begin : s.end]),
+                potential.scale.expand(1, potential.latent_dim),
+            )
             for s in segments
         ]
     )
     kappa = float((typical * potential.scale).abs().mean(dim=0).max()) * omega**2
-    prior = torch.full((left.shape[1],), 100.0, dtype=left.dtype)
-    prior[:num_stiff] = 3.0 * kappa
-    prior[num_stiff : num_stiff + num_terms] = potential.prior_of_term * kappa
-    prior[num_stiff + num_terms] = omega
+    lefts, rights, columns = [], [], _Columns([], [])
+    for s in segments:
+        if s.num_frames < 8:
+            continue
+        span = slice(s.begin, s.end)
+        t, q, qd = paths[s.clip].times_s[span], smoothed[s.clip].q[span], smoothed[s.clip].qd[span]
+        inputs = paths[s.clip].inputs
+        design, columns = _design(mechanism, q, qd, inputs(t) if inputs is not None else None, omega, kappa)
+        # a clip shorter than a swing still gives several rows
+        bump, slope = _bumps(t, min(1.5 / omega, 0.2 * float(t[-1] - t[0])))
+        mass = mechanism.mass_matrix(q)
+        mass_rate = torch.gradient(mass, spacing=(t,), dim=0)[0]
+        extra = multiply(mass_rate, qd) - mechanism.coriolis_force(q, qd)
+        right = torch.einsum("rt,td->rd", slope, multiply(mass, qd)) + torch.einsum("rt,td->rd", bump, extra)
+        # rows of coordinates with little inertia count as much as others: divide by the typical size of a force
+        size = (mass * potential.scale).abs().sum(-1).mean(0)
+        lefts.append((torch.einsum("rt,tdk->rdk", bump, design) / size[:, None]).flatten(0, 1))
+        rights.append((right / size).flatten())
+    left, right, prior = torch.cat(lefts), torch.cat(rights), torch.cat(columns.spreads)
     spread, weight = 0.1 * right.std() + 1e-12, torch.ones_like(right)
+    solution, misfit = prior, right.abs()
     for _ in range(6):  # rows that misfit (a hand, a wall) lose weight
         rows = torch.cat([left * prior * (weight / spread)[:, None], torch.eye(left.shape[1], dtype=left.dtype)])
         sides = torch.cat([right * weight / spread, torch.zeros(left.shape[1], dtype=left.dtype)])
@@ -103,24 +149,41 @@ def start_by_regression(
         misfit = (left @ solution - right).abs()
         spread = misfit.median() / 0.6745 + 1e-4 * right.std() + 1e-12
         weight = 1 / (1 + (misfit / (3 * spread)) ** 2).sqrt()
-    stiffness = torch.zeros(d, d, dtype=left.dtype)
-    rows_, columns_ = torch.tril_indices(d, d)
-    stiffness[rows_, columns_] = solution[:num_stiff]
-    stiffness = stiffness + stiffness.T - stiffness.diag().diag()
-    values, vectors = torch.linalg.eigh(stiffness)
-    values = values.clamp(min=0.05 * kappa)
-    factor = torch.linalg.cholesky(vectors @ values.diag() @ vectors.T)
-    rate = min(max(float(solution[num_stiff + num_terms]), 0.01 * omega), omega)
+    _write(mechanism, columns, solution, omega, kappa)
+    return float(misfit.median() / right.abs().median().clamp(min=1e-12))
+
+
+def _write(mechanism: Mechanism, columns: _Columns, solution: Tensor, omega: float, kappa: float) -> None:
+    """Puts a solution of the regression, made physical, into the parts."""
+    potential, damping, d = mechanism.potential, mechanism.damping, mechanism.latent_dim
+    rows, below = torch.tril_indices(d, d)
     with torch.no_grad():
-        potential.prior_scale.fill_(float(values.max()))
-        potential.stiffness_factor.copy_(factor[rows_, columns_])
-        potential.weights.copy_(solution[num_stiff : num_stiff + num_terms])
+        potential.prior_scale.fill_(kappa)
+        if bool(potential.free_stiffness.any()):
+            stiffness = torch.zeros(d, d, dtype=solution.dtype)
+            free = potential.free_stiffness
+            stiffness[rows[free], below[free]] = columns.part(solution, "stiffness")
+            least = 0.01 if mechanism.has_gravity else 0.05
+            potential.prior_scale.fill_(max(set_stiffness(potential, stiffness, least), 0.1 * kappa))
+        potential.weights[potential.free_weights] = columns.part(solution, "weights")
+        potential.harmonics[potential.free_harmonics] = columns.part(solution, "harmonics")
+        if mechanism.has_gravity:
+            gravity = columns.part(solution, "gravity")
+            size = max(float(gravity.norm()), 1e-6 * float(columns.part(torch.cat(columns.spreads), "gravity")[1]))
+            mechanism.metric.gravity.copy_(gravity)
+            mechanism.metric.gravity[1].clamp_(max=-0.01 * size)  # things fall downward
+            mechanism.metric.prior_gravity.fill_(size)
+        friction = columns.part(solution, "friction").clamp(min=0)
+        rate = min(max(float(columns.part(solution, "viscous")), 0.01 * omega), omega)
         damping.log_rates[0] = math.log(rate)
         damping.prior_log_rates[0] = math.log(rate)
-        mass = mechanism.mass_matrix(potential.center[None])[0]
-        damping.prior_factor.fill_(math.sqrt(0.3 * rate * float(mass.diagonal().mean())))
-        damping.factor.copy_(torch.eye(d, dtype=left.dtype)[rows_, columns_] * 0.3 * float(damping.prior_factor))
+        if d > 1:
+            typical = columns.part(torch.cat(columns.spreads), "friction") / omega  # inertia of the joints
+            damping.prior_factor.copy_((0.3 * max(rate, 0.05 * omega) * typical).sqrt())
+            root = torch.maximum(friction.sqrt(), 0.3 * damping.prior_factor)
+            damping.factor.copy_(root.diag()[rows, below])
         if mechanism.inputs is not None:
-            chosen = solution[num_stiff + num_terms + 1 :].reshape(d, -1)
+            chosen = columns.part(solution, "inputs").reshape(d, -1)
+            mechanism.inputs.weights.zero_()
             mechanism.inputs.weights[0] = chosen
             mechanism.inputs.prior_scale.copy_(10.0 * chosen.abs().amax(dim=0).clamp(min=1e-9))

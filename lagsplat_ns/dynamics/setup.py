@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
 from torch import Tensor, nn
 
+from lagsplat_ns.dynamics.forms import Form, admit, turning_periods
 from lagsplat_ns.dynamics.gauss_newton import FitScales
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.metric import ConstantMetric
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 from lagsplat_ns.dynamics.options import Budget, IdentifyOptions
 from lagsplat_ns.dynamics.parts import HasFreeParameters, Metric
-from lagsplat_ns.dynamics.potential import PolynomialPotential
 from lagsplat_ns.dynamics.regression import angular_frequency
 from lagsplat_ns.dynamics.smoothing import Smoothed, noise_level, smooth
+from lagsplat_ns.dynamics.structure import structure_of
 from lagsplat_ns.dynamics.tabulated import TabulatedMetric
 
 __all__ = ["FitSetup"]
@@ -32,6 +34,7 @@ class FitSetup:
         self.cut_note = ""
         self.tail_error: float | None = None
         self.residual_after_noise = 1.0
+        self.form = Form("polynomial")
         fitted = torch.cat([path.q[: path.fitted_frames] for path in observed]).double()
         low, high = fitted.amin(0), fitted.amax(0)
         self.range = high - low
@@ -42,14 +45,19 @@ class FitSetup:
             )
         self.range = self.range.clamp(min=1e-6 * float(self.range.max()))
         degree = options.degree or ((6 if self.d == 1 else 4) if options.quick else (8 if self.d == 1 else 6))
-        self.metric = metric
-        self.mechanism = Mechanism.polynomial(self._cheaper(metric, low, high), self.d, degree, num_inputs)
+        self.metric = copy.deepcopy(metric)
+        self.low, self.high = low, high
+        self.structure = structure_of(metric, self.d)
+        self.periods = turning_periods(self.structure, high - low, options.periodic)
+        self.mechanism = Mechanism.polynomial(self.metric, self.d, degree, num_inputs)
+        self.mechanism.damping.belong_to(self.structure)
         self.budget = Budget(options.max_rollouts or (70 if options.quick else 260))
         self.max_iterations = min(options.max_iterations, 8) if options.quick else options.max_iterations
         for part in (self.mechanism.potential, self.mechanism.inputs):
             if part is not None:
                 part.center.copy_(0.5 * (low + high))
-                part.scale.copy_(0.5 * self.range)
+                # a coordinate that turns is measured in radians, not in how far it went
+                part.scale.copy_(torch.minimum(0.5 * self.range, self.periods / (2 * math.pi)))
         train = [self._training_part(path) for path in observed]
         self.full_smoothed = [smooth(path.times_s, path.q) for path in train]
         noise = torch.stack([noise_level(path.times_s, path.q) for path in train]).amax(0)
@@ -69,15 +77,24 @@ class FitSetup:
         self.set_noise(noise)
         self.mechanism.damping.slow_speed.fill_(0.02 * self._typical_speed())
 
-    @staticmethod
-    def _cheaper(metric: nn.Module, low: Tensor, high: Tensor) -> nn.Module:
-        """A table of a metric that depends on q but has no free parameters, if one is accurate; else the metric."""
+    def _take_form(self, form: Form) -> None:
+        """Starts over with the terms of a form, and a metric that is as cheap as it allows."""
+        self.form = form
+        self.mechanism.metric = self.metric
+        admit(self.mechanism, form, self.structure, self.periods)
+        self.mechanism.metric = self._cheaper()
+
+    def _cheaper(self) -> nn.Module:
+        """A table of a metric that depends on q but has nothing free and no weight, if one is accurate."""
+        metric = self.metric
         is_fixed = isinstance(metric, ConstantMetric) or bool(getattr(metric, "is_constant", False))
-        if is_fixed or isinstance(metric, HasFreeParameters):
+        if is_fixed or self.mechanism.has_gravity:
+            return metric
+        if isinstance(metric, HasFreeParameters) and metric.parameter_vector().numel():
             return metric
         assert isinstance(metric, Metric)
-        margin = 0.05 * (high - low)
-        return TabulatedMetric.of(metric, low - margin, high + margin) or metric
+        margin = 0.05 * (self.high - self.low)
+        return TabulatedMetric.of(metric, self.low - margin, self.high + margin) or metric
 
     @staticmethod
     def _training_part(path: ObservedPath) -> ObservedPath:
@@ -105,13 +122,15 @@ class FitSetup:
         self.scales = FitScales(noise, noise * self.omega, torch.cat([half, half * self.omega]))
 
     def _substeps(self) -> int:
+        """Steps per frame: enough for the fastest oscillation anywhere along the path."""
         frame_s = max(float((path.times_s[1:] - path.times_s[:-1]).median()) for path in self.paths)
-        potential = self.mechanism.potential
-        assert isinstance(potential, PolynomialPotential)
-        mass = self.mechanism.mass_matrix(potential.center[None])[0] * potential.scale[:, None] * potential.scale
-        fastest = float(torch.linalg.eigvals(torch.linalg.solve(mass, potential.stiffness().detach())).abs().max())
+        samples = torch.cat([s.q for s in self.smoothed])
+        fastest = self.omega**2
+        for q in samples[:: max(len(samples) // 8, 1)]:
+            ratio = torch.linalg.solve(self.mechanism.mass_matrix(q[None])[0], self.mechanism.potential_hessian(q))
+            fastest = max(fastest, float(torch.linalg.eigvals(ratio.nan_to_num(posinf=0, neginf=0)).abs().max()))
         largest, most = (0.35, 4) if self.options.quick else (0.2, 10)  # radians per substep
-        return min(max(math.ceil(max(math.sqrt(fastest), self.omega) * frame_s / largest), 1), most)
+        return min(max(math.ceil(math.sqrt(fastest) * frame_s / largest), 1), most)
 
     def _frames_per_period(self) -> float:
         frame_s = max(float((path.times_s[1:] - path.times_s[:-1]).median()) for path in self.paths)

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import copy
-import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
+from lagsplat_ns.dynamics.choices import Choices
 from lagsplat_ns.dynamics.equilibrium import rest_state
-from lagsplat_ns.dynamics.gauss_newton import ShootingFit, physics_information
+from lagsplat_ns.dynamics.forms import Form, forms_of
+from lagsplat_ns.dynamics.gauss_newton import ShootingFit
 from lagsplat_ns.dynamics.identified import Identified
+from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.notes import MISFIT, describe
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
-from lagsplat_ns.dynamics.options import IdentifyOptions
-from lagsplat_ns.dynamics.recent import RecentFits
+from lagsplat_ns.dynamics.options import Budget, IdentifyOptions
 from lagsplat_ns.dynamics.regression import start_by_regression
-from lagsplat_ns.dynamics.selection import drop_unsupported_terms, recenter
+from lagsplat_ns.dynamics.selection import recenter
 from lagsplat_ns.dynamics.spans import sliding_stride, undisturbed_segments
-from lagsplat_ns.dynamics.windows import Windows, cut_windows, roll_windows
+from lagsplat_ns.dynamics.tabulated import TabulatedMetric
+from lagsplat_ns.dynamics.windows import Windows
 
 __all__ = ["IdentifyOptions", "identify"]
+
+_WORTH = 4.0
+"""misfit of the regression, over the least of all forms, beyond which a form is not tried"""
+_NEARLY = 1.15
+"""error of the forecast of a tail, over the least of all forms, up to which a simpler form is preferred"""
+_GOOD_ENOUGH = 1.2
+"""error of that forecast, over the noise, at which no further form is tried"""
 
 
 def identify(
@@ -56,33 +65,27 @@ def _check(observed: list[ObservedPath], num_inputs: int) -> None:
         )
 
 
-class _Identification(RecentFits):
+@dataclass
+class _Approach:
+    """How far one form of the potential got: its mechanism and fit, and how well it forecasts a held-out tail."""
+
+    form: Form
+    mechanism: Mechanism
+    segments: list[Segment]
+    fit: ShootingFit
+    windows: Windows
+    soft_rms: float
+    error: float
+
+
+class _Identification(Choices):
     def run(self) -> Identified:
-        options, periods = self.options, self.options.window_periods
-        start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)
-        segments, robust = self.whole, options.find_disturbed
-        fit, windows = self._soft(segments, periods[0], None, None, robust, 0.3)
-        fit, windows = self._soft(segments, periods[1], fit, windows, robust, 0.3)
-        if robust:
-            self.budget.allow(0.45)
-            for _ in range(1 if options.quick else 3):
-                if self.budget.is_spent:
-                    break
-                found = self._undisturbed()
-                if not found or found == segments:
-                    break
-                segments = found
-                fit, windows = self._soft(segments, periods[1], fit, windows, True, 0.3)
-        if self._recenter(segments):
-            fit.parameters = self.mechanism.parameter_vector()
-        for length in periods[2:]:
-            fit, windows = self._soft(segments, length, fit, windows, robust, 1.0)
-        soft_rms = fit.residual_rms
+        options = self.options
+        segments, fit, windows, soft_rms = self._best_form()
         is_smooth = soft_rms < 5
-        self.budget.allow(0.8)
-        fit, windows = self._hard(segments, fit, windows)
         if options.select_damping and not options.quick and is_smooth:
             fit, windows = self._select_damping(segments, fit, windows)
+            fit, windows = self._select_inputs(segments, fit, windows)
         if is_smooth and not self.budget.is_spent:
             segments, fit, windows = self._shorter_where_needed(segments, fit, windows, soft_rms)
         self.budget.allow(1.0)
@@ -98,6 +101,64 @@ class _Identification(RecentFits):
             self.budget.allow(1.3)
             segments, fit, windows = self._start_from_recent(segments, fit, windows, is_rough)
         return self._result(segments, fit, windows)
+
+    # ---- the form of the potential
+    def _best_form(self) -> tuple[list[Segment], ShootingFit, Windows, float]:
+        """The simplest form whose forecast of a held-out tail is nearly as good as that of the best one."""
+        forms = forms_of(self.metric, self.d, self.options.quick)
+        forms = [form for form in forms if not self.options.forms or form.name in self.options.forms]
+        starts: list[tuple[Form, float]] = []
+        for form in forms if len(forms) > 1 else []:
+            self._take_form(form)
+            starts.append((form, start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)))
+        least = min((misfit for _, misfit in starts), default=0.0)
+        worth = [form for form, misfit in starts if misfit <= max(_WORTH * least, 0.02)] or forms
+        approaches: list[_Approach] = []
+        for form in worth:
+            approaches.append(self._approach(form))
+            if approaches[-1].error <= _GOOD_ENOUGH:
+                break
+        best = min(approach.error for approach in approaches)
+        chosen = next(approach for approach in approaches if approach.error <= max(_NEARLY * best, _GOOD_ENOUGH))
+        self.form, self.mechanism, self.tail_error = chosen.form, chosen.mechanism, chosen.error
+        self.metric = self.metric if isinstance(chosen.mechanism.metric, TabulatedMetric) else chosen.mechanism.metric
+        self.budget = Budget(self.budget.total)
+        self.budget.used = 0.4 * self.budget.total
+        self.budget.allow(0.8)
+        return chosen.segments, chosen.fit, chosen.windows, chosen.soft_rms
+
+    def _approach(self, form: Form) -> _Approach:
+        """Regression, then windows that grow to the whole of every undisturbed stretch, for one form."""
+        options, periods = self.options, self.options.window_periods
+        self.budget = Budget(self.budget.total)
+        self._take_form(form)
+        start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)
+        segments, robust = self.whole, options.find_disturbed
+        fit, windows = self._soft(segments, periods[0], None, None, robust, 0.3)
+        fit, windows = self._soft(segments, periods[1], fit, windows, robust, 0.3)
+        if robust:
+            self.budget.allow(0.45)
+            for _ in range(1 if options.quick else 3):
+                if self.budget.is_spent:
+                    break
+                found = self._undisturbed()
+                if not found or found == segments:
+                    break
+                segments = found
+                fit, windows = self._soft(segments, periods[1], fit, windows, True, 0.3)
+        if form.spring and not form.gravity and self._recenter(segments):
+            fit.parameters = self.mechanism.parameter_vector()
+        for length in periods[2:]:
+            fit, windows = self._soft(segments, length, fit, windows, robust, 1.0)
+        soft_rms = fit.residual_rms
+        self.budget.allow(0.8)
+        fit, windows = self._hard(segments, fit, windows)
+        self.mechanism.set_vector(fit.parameters)
+        error = None if options.quick else self._tail_error(segments, fit, windows)
+        error = fit.residual_rms if error is None else error
+        used = sum(segment.num_frames for segment in segments) / sum(whole.num_frames for whole in self.whole)
+        mechanism = copy.deepcopy(self.mechanism)
+        return _Approach(form, mechanism, segments, fit, windows, soft_rms, error / max(used, 1e-3))
 
     def _ends_disturbed(self, segments: list[Segment]) -> bool:
         ends = {segment.clip: segment.end for segment in segments}
@@ -143,88 +204,6 @@ class _Identification(RecentFits):
         self.mechanism.set_vector(fit.parameters)
         return segments, fit, windows
 
-    def _noise_from_residual(self, fit: ShootingFit) -> None:
-        """From here on, noise is what the fit leaves."""
-        factor = max(min(fit.residual_rms, 3.0), 0.05)
-        self.set_noise(self.noise * factor)
-        self.residual_after_noise = fit.residual_rms / factor
-
-    def _simplify(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> tuple[ShootingFit, Windows]:
-        information = physics_information(self.mechanism, fit, windows, self.scales)
-        if not bool(torch.isfinite(information).all()):  # the fit is at the edge of divergence: nothing to judge
-            return fit, windows
-        count = int(windows.counts.sum()) * self.d
-        prior = self.mechanism.potential.prior_of_term.clone()
-        dropped = drop_unsupported_terms(self.mechanism, fit.parameters, information, count)
-        if dropped:
-            simpler = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
-            simpler, simpler_windows = self._hard(segments, simpler, windows, 1e-5)
-            # The test is a linear estimate: if the frames disagree with it, everything stays.
-            allowed = self.residual_after_noise**2 + 2 * len(dropped) * math.log(count) / count
-            if simpler.residual_rms**2 > allowed:
-                self.mechanism.potential.prior_of_term.copy_(prior)
-                self.mechanism.set_vector(fit.parameters)
-            else:
-                fit, windows = simpler, simpler_windows
-                self.mechanism.set_vector(fit.parameters)
-        return fit, windows
-
-    def _tail_error(self, segments: list[Segment], fit: ShootingFit, windows: Windows) -> float | None:
-        """RMS over the noise of a forecast of the last quarter of each clip's last segment, fitted without it."""
-        inner, tails = [], []
-        for k, segment in enumerate(segments):
-            is_last = k == len(segments) - 1 or segments[k + 1].clip != segment.clip
-            if is_last and segment.num_frames >= max(2 * self._frames_per_period(), 40):
-                tails.append(segment)
-                segment = replace(segment, end=segment.begin + round(0.75 * segment.num_frames))
-            inner.append(segment)
-        if not tails:
-            return None
-        inner_fit, inner_windows = self._hard(inner, fit, windows)
-        firsts = inner_windows.first_of_segment.nonzero()[:, 0].tolist()
-        errors = []
-        for segment in tails:
-            row = firsts[next(k for k, s in enumerate(inner) if s.clip == segment.clip and s.begin == segment.begin)]
-            whole = cut_windows(self.paths, [segment], segment.num_frames, self._substeps())
-            start = inner_fit.starts[row : row + 1]
-            mechanism = self.mechanism.with_vector(inner_fit.parameters[None])
-            q, _ = roll_windows(mechanism, start[:, : self.d], start[:, self.d :], whole)
-            ahead = round(0.75 * segment.num_frames)
-            errors.append(((q - whole.observed) / self.noise)[0, ahead:])
-        value = float(torch.cat(errors).square().mean().sqrt())
-        return value if math.isfinite(value) else float("inf")
-
-    def _select_damping(
-        self, segments: list[Segment], fit: ShootingFit, windows: Windows
-    ) -> tuple[ShootingFit, Windows]:
-        """Switches drag and dry friction on, one after the other, while the held-out tail gets clearly better by it."""
-        damping = self.mechanism.damping
-        self.mechanism.set_vector(fit.parameters)
-        best = self.tail_error = self._tail_error(segments, fit, windows)
-        if best is None:
-            return fit, windows
-        viscous, speed = float(damping.log_rates[0].exp()), self._typical_speed()
-        sizes = {1: 0.3 * viscous / speed, 2: 0.1 * viscous * speed}
-        for kind, size in sizes.items():
-            damping.log_rates[kind] = damping.prior_log_rates[kind] = math.log(max(size, 1e-12))
-        while sizes and best > 1.5 and not self.budget.is_spent:
-            errors = {}
-            for kind in sizes:
-                damping.is_active[kind] = True
-                trial = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
-                errors[kind] = self._tail_error(segments, trial, windows) or math.inf
-                damping.is_active[kind] = False
-            chosen = min(errors, key=lambda kind: errors[kind])
-            if errors[chosen] > (0.85 if len(sizes) == 2 else 0.5) * best:  # two kinds need a strong reason
-                break
-            damping.is_active[chosen] = True
-            del sizes[chosen]
-            best = self.tail_error = errors[chosen]
-            start = ShootingFit(self.mechanism.parameter_vector(), fit.starts)
-            fit, windows = self._hard(segments, start, windows)
-            self.mechanism.set_vector(fit.parameters)
-        return fit, windows
-
     def _undisturbed(self) -> list[Segment]:
         width = max(round(0.5 * self._frames_per_period()), 12)
         found: list[Segment] = []
@@ -268,6 +247,7 @@ class _Identification(RecentFits):
             scales=self.scales,
             substeps=self._substeps(),
             smoothed_states=states,
+            form=self.form.name,
         )
         result.paths = result.rolled_paths()
         result.notes = describe(result, self.tail_error, self.cut_note)

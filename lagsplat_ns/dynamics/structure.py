@@ -10,7 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["HasGravity", "HasStructure", "Structure", "structure_of"]
+__all__ = ["TILT", "HasGravity", "HasStructure", "Structure", "structure_of"]
+
+TILT = 0.1
+"""standard deviation of the sideways share of gravity: a camera is held nearly level"""
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,18 @@ class HasStructure(Protocol):
 class HasGravity(Protocol):
     """A metric that knows where its mass is, and so the potential V_g(q) = -g . (first moment of mass) of gravity.
 
-    `gravity` [2] is the acceleration in the plane (right, up), scene units / s^2; it acts where `has_gravity`.
+    `gravity` [2] is the acceleration in the plane (right, up), scene units / s^2; it acts where `has_gravity`, and
+    cannot where the first moments were not given (`can_weigh`).
     """
 
     gravity: Tensor
-    has_gravity: bool
+    prior_gravity: Tensor
+
+    @property
+    def has_gravity(self) -> bool: ...
+
+    @property
+    def can_weigh(self) -> bool: ...
 
     def gravity_energy(self, q: Tensor) -> Tensor: ...
 

@@ -10,16 +10,13 @@ from torch import Tensor, nn
 
 from lagsplat_ns.dynamics.compiled.terms import MetricTerms
 from lagsplat_ns.dynamics.parts import replaced
-from lagsplat_ns.dynamics.structure import Structure
+from lagsplat_ns.dynamics.structure import TILT, Structure
 from lagsplat_ns.gaussians.articulated import ArticulatedBases
 from lagsplat_ns.gaussians.bases import MotionBases
 from lagsplat_ns.gaussians.joints import structure_of_bases
 from lagsplat_ns.gaussians.motion_terms import motion_terms
 
 __all__ = ["GeometricMetric"]
-
-_TILT = 0.1
-"""standard deviation of the sideways share of gravity: a camera is held nearly level"""
 
 
 class GeometricMetric(nn.Module):
@@ -85,15 +82,23 @@ class GeometricMetric(nn.Module):
     def has_gravity(self) -> bool:
         return bool(self.has_gravity_)
 
+    @property
+    def can_weigh(self) -> bool:
+        """Whether first moments of the mass are known."""
+        return bool((self.moments != 0).any())
+
     def structure(self) -> Structure:
         """Joints, groups and periods of the coordinates."""
         return structure_of_bases(self.bases)
 
     def admit(self, gravity: bool, densities: bool) -> None:
-        """Switches gravity and free densities on or off; one cluster has no density to be free."""
+        """Starts over with or without gravity and free densities; one cluster has no density to be free."""
         self.has_gravity_.fill_(gravity)
         self.has_densities.fill_(densities and self.num_clusters > 1)
         self._fixed = None
+        with torch.no_grad():
+            self.density_coordinates.zero_()
+            self.gravity.zero_()
 
     # ---- what the densities make of the clusters
     def densities(self) -> Float[Tensor, "*P C"]:
@@ -143,6 +148,7 @@ class GeometricMetric(nn.Module):
         unit = torch.eye(self.latent_dim, dtype=q.dtype, device=q.device)
         return slope.transpose(-1, -2) @ (self.weighted()[0] @ slope) + self.epsilon * unit
 
+    @no_type_check  # in the innermost loop
     def coriolis_force(self, q: Float[Tensor, "*B d"], qd: Float[Tensor, "*B d"]) -> Float[Tensor, "*C d"]:
         if self.is_constant:
             return torch.zeros_like(q)
@@ -193,7 +199,7 @@ class GeometricMetric(nn.Module):
     def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         spread = [torch.ones_like(self.density_coordinates.detach())] if bool(self.has_densities) else []
         if self.has_gravity:
-            spread.append(self.prior_gravity * self.gravity.new_tensor([_TILT, 3.0]))
+            spread.append(self.prior_gravity * self.gravity.new_tensor([TILT, 3.0]))
         joined = torch.cat(spread) if spread else self.gravity.new_zeros(0)
         return torch.zeros_like(joined), joined
 
