@@ -47,7 +47,7 @@ def result_table(results: list[Result]) -> Table:
     table = _headed("lagsplat against the truth", ("scene", "seed"))
     for result in results:
         if "error" in result:
-            cells = [f"[red]{result['error'].splitlines()[0][:40]}[/]"] + [""] * (len(COLUMNS) - 1)
+            cells = ["[red]failed[/]"] + [""] * (len(COLUMNS) - 1)
         else:
             cells = [_cell(result, column) for column in COLUMNS]
         table.add_row(result["scene"], str(result["seed"]), *cells)

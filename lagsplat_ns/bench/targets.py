@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
 __all__ = ["COLUMNS", "Column", "is_met", "target_of"]
 
 ONE_DOF, SEVERAL = 0, 1

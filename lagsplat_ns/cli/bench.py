@@ -109,5 +109,7 @@ class Bench:
             wide.print(table)
         facts = summary(results)
         total = facts["targets_met"] + len(facts["targets_missed"])
+        for failure in facts["failed"]:
+            console.print(failure.splitlines()[0], style="red", markup=False, highlight=False, soft_wrap=True)
         console.print(f"{facts['targets_met']} of {total} targets met, {len(facts['failed'])} runs failed.")
         console.print(f"All figures: {self.output / 'summary.json'}", highlight=False, soft_wrap=True)
