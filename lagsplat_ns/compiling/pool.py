@@ -177,8 +177,6 @@ def set_num_threads(num_threads: int | None) -> None:
     _num_threads = num_threads
 
 
-def run(
-    function: Callable[..., object], num_tickets: int, *arguments: object, num_threads: int | None = None
-) -> None:
+def run(function: Callable[..., object], num_tickets: int, *arguments: object, num_threads: int | None = None) -> None:
     """Runs a ticket-drawing kernel on the shared pool, in `get_num_threads()` threads unless told otherwise."""
     _pool.run(function, num_tickets, num_threads or get_num_threads(), *arguments)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lagsplat_ns.dynamics.compiled.model import KernelModel
+from lagsplat_ns.dynamics.compiled import places
+from lagsplat_ns.dynamics.compiled.layout import KernelModel, build_model
 from lagsplat_ns.dynamics.compiled.terms import HarmonicTerms, HasKernelTerms, MetricTerms, MotionTerms
 from lagsplat_ns.dynamics.damping import RayleighDamping
 from lagsplat_ns.dynamics.inputs import InputMap
@@ -31,7 +32,7 @@ class CompiledMechanism:
 
     @property
     def latent_dim(self) -> int:
-        return self.model.center.shape[0]
+        return self.model.size(places.D)
 
 
 class _Unsupported(Exception):
@@ -84,7 +85,7 @@ def _compiled(mechanism: Mechanism) -> CompiledMechanism:
     values: dict[str, Any] = {
         **motion, **metric, **potential, **damping, **inputs, **arrays, "mass_scale": float(mechanism.mass_scale)
     }  # fmt: skip
-    return CompiledMechanism(KernelModel(**values), shape, reduced, num_inputs)
+    return CompiledMechanism(build_model(values), shape, reduced, num_inputs)
 
 
 def _metric(metric: Any, d: int, batch: _Batch) -> tuple[dict[str, Any], dict[str, Any], np.ndarray | None]:
@@ -177,9 +178,8 @@ def _potential(potential: Any, d: int, scale: float, batch: _Batch) -> dict[str,
         "center": center,
         "inverse_scale": inverse,
         "inverse_clip": 1.0 / clip,
-        "term_axes": axes,
-        "term_powers": powers,
-        "highest_power": highest,
+        "terms": np.stack([axes, powers], axis=-1).reshape(-1, 4),
+        "highest": highest,
         "harmonic_axes": np.ascontiguousarray(harmonic_axes, np.int64),
         "harmonic_rates": np.ascontiguousarray(harmonic_rates, np.float64),
     }
@@ -204,9 +204,9 @@ def _damping(damping: Any, d: int, scale: float, batch: _Batch) -> dict[str, Any
 def _inputs(inputs: Any, d: int, batch: _Batch) -> tuple[dict[str, Any], int]:
     if inputs is None:
         batch.add("inputs", torch.zeros(1, d, 0), 3)
-        return {"input_center": np.zeros(d), "input_inverse_scale": np.ones(d)}, 0
+        return {"input_center": np.zeros(d), "input_scale": np.ones(d)}, 0
     if type(inputs) is not InputMap:
         raise _Unsupported
     batch.add("inputs", inputs.weights[..., :1, :, :] if inputs.kind == "constant" else inputs.weights, 3)
     center, scale = inputs.center.double().numpy().copy(), 1 / inputs.scale.double().numpy()
-    return {"input_center": center, "input_inverse_scale": scale}, inputs.num_inputs
+    return {"input_center": center, "input_scale": scale}, inputs.num_inputs

@@ -6,8 +6,8 @@ import numpy as np
 
 from lagsplat_ns.compiling.kernels import untraced
 from lagsplat_ns.dynamics.compiled.group import prepare_once
-from lagsplat_ns.dynamics.compiled.model import KernelModel
-from lagsplat_ns.dynamics.compiled.rolling import roll
+from lagsplat_ns.dynamics.compiled.layout import build_model
+from lagsplat_ns.dynamics.compiled.rolling import accelerations, roll
 
 __all__ = ["prepare"]
 
@@ -19,8 +19,8 @@ def prepare() -> None:
 
 
 def _run_all() -> None:
-    one, none = np.ones((1, 1, 1)), np.zeros((0, 2), np.int64)
-    model = KernelModel(
+    one = np.ones((1, 1, 1))
+    values = dict(
         exponents=np.array([[0], [1]]),
         angles=np.array([[0.0, 1.0]]),
         features=np.array([[0, 0, 1], [0, 0, 2]]),
@@ -36,9 +36,8 @@ def _run_all() -> None:
         center=np.zeros(1),
         inverse_scale=np.ones(1),
         inverse_clip=1.0,
-        term_axes=none,
-        term_powers=none,
-        highest_power=0,
+        terms=np.zeros((0, 4), np.int64),
+        highest=0,
         stiffness=one,
         weights=np.zeros((1, 0)),
         harmonic_axes=np.zeros(0, np.int64),
@@ -50,7 +49,9 @@ def _run_all() -> None:
         same_group=np.ones((1, 1)),
         extra=np.zeros((1, 1, 1)),
         input_center=np.zeros(1),
-        input_inverse_scale=np.ones(1),
+        input_scale=np.ones(1),
         inputs=np.zeros((1, 1, 1, 0)),
     )
+    model = build_model(values)
+    accelerations(model, one, one)
     roll(model, one, one, np.full((1, 1), 0.01), np.zeros((1, 1, 0)), 1, num_threads=1)
