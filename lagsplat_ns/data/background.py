@@ -134,11 +134,15 @@ def _continued(
         return background
     around, spread = _filled(background, ~changes)
     allowed = 2 * tolerance + 2 * spread
-    foreign = changes & (np.abs(background - around).max(-1) > 2 * allowed)
+    distance = np.abs(background - around).max(-1)
+    foreign = changes & (distance > 2 * allowed)
     foreign &= _group(samples, np.round(background).astype(np.uint8), tolerance)[0] < _SETTLED * len(samples)
     foreign &= _looks_like_what_moves(samples, background, changes, foreign, tolerance)
     if not foreign.any():
         return background
+    # the faint border of what was found belongs to it
+    rim = cv2.dilate(foreign.astype(np.uint8), np.ones((15, 15), np.uint8)).astype(bool)
+    foreign |= rim & changes & (distance > 0.5 * tolerance + spread)
     near = np.abs(samples.astype(np.float32) - around).max(-1) < allowed  # [S, H, W]
     count = near.sum(0)
     result = background.copy()

@@ -27,7 +27,7 @@ from lagsplat_ns.data.timing import order_frames
 
 __all__ = ["PreparedClip", "load_prepared", "prepare_clips"]
 
-_VERSION = 5  # raise it when prepared data changes its meaning
+_VERSION = 6  # raise it when prepared data changes its meaning
 _META = "clip.json"
 _MEASURED = "measurements.npz"
 _said: set[str] = set()  # warnings that this process has printed: once is enough
