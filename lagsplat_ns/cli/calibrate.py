@@ -185,7 +185,7 @@ def fit_gain(sim: Simulator, push: MeasuredPush) -> tuple[float, float, bool]:
         slope = (more - here) / 0.01
         change = float((slope * (true - here)).sum() / (slope**2).sum())
         gain *= 1.0 + float(np.clip(change, -0.5, 1.0))
-        if abs(change) < 1e-6:
+        if abs(change) < 1e-4:
             break
     error = path_error(answer(sim, push, push.watch, times, gain), true)
     is_outside = _leaves_seen(sim, push, times, gain)

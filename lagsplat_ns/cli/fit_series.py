@@ -95,7 +95,7 @@ class FitSeries:
         from lagsplat_ns.data.errors import data_error
         from lagsplat_ns.data.series import SeriesColumns, read_series
         from lagsplat_ns.data.series_coordinates import coordinates_of
-        from lagsplat_ns.dynamics.inputs import interpolated_inputs
+        from lagsplat_ns.dynamics.logged_inputs import LoggedInputs
         from lagsplat_ns.dynamics.observed import ObservedPath
 
         if not 0.05 <= self.held_out <= 0.8:
@@ -120,7 +120,7 @@ class FitSeries:
         if every > 1:
             notes.append(f"Every {every}th row is used for the state, all rows for the inputs.")
         if num_inputs:
-            inputs = interpolated_inputs(torch.from_numpy(series.times_s), torch.from_numpy(series.inputs.copy()))
+            inputs = LoggedInputs(torch.from_numpy(series.times_s), torch.from_numpy(series.inputs.copy()))
         q = torch.from_numpy(coordinates.q[::every].copy())
         return ObservedPath(times, q, inputs, num_train), coordinates, notes, num_inputs
 

@@ -13,17 +13,17 @@ from torch import Tensor
 
 from lagsplat_ns.dynamics.compiled.pack import compiled_of
 from lagsplat_ns.dynamics.compiled.prepare import prepare
-from lagsplat_ns.dynamics.compiled.rolling import roll, stage_times
+from lagsplat_ns.dynamics.compiled.rolling import roll
 from lagsplat_ns.dynamics.fused import fused_acceleration
 from lagsplat_ns.dynamics.inputs import InputFunction
 from lagsplat_ns.dynamics.integrators import rk4
+from lagsplat_ns.dynamics.logged_inputs import CLIP_SPACING_S, StageInputs, joined_inputs, step_inputs
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 
 __all__ = ["Windows", "cut_windows", "roll_windows", "roll_windows_in_torch", "sensitivities"]
 
 _PROBE = 1e-6
-_CLIP_SPACING_S = 1e7
 
 
 @dataclass(frozen=True)
@@ -52,32 +52,12 @@ class Windows:
 
     @cached_property
     def stage_inputs(self) -> np.ndarray | None:
-        """Inputs [W, 2 L substeps + 1, m] at all times at which rk4 asks for them."""
+        """Inputs [W, 3 L substeps, m] at beginning, middle and end of every step of rk4 (see `step_inputs`)."""
         if self.inputs is None:
             return None
-        times = stage_times(self.start_s.numpy(), self.dt.numpy(), self.substeps)
-        return np.ascontiguousarray(self.inputs(torch.from_numpy(times)).double().numpy())
-
-
-def _joined_inputs(paths: list[ObservedPath]) -> InputFunction | None:
-    """One function of time for all clips, each on its own stretch of the time axis."""
-    functions = [path.inputs for path in paths]
-    if functions[0] is None or any(function is None for function in functions):
-        return None
-    if len(functions) == 1:
-        return functions[0]
-
-    def inputs(time: Tensor) -> Tensor:
-        clip = (time / _CLIP_SPACING_S + 0.5).floor()
-        result = None
-        for index, function in enumerate(functions):
-            assert function is not None
-            value = function(time - index * _CLIP_SPACING_S)
-            result = value if result is None else torch.where((clip == index)[..., None], value, result)
-        assert result is not None
-        return result
-
-    return inputs
+        lengths = (self.dt / self.substeps).repeat_interleave(self.substeps, dim=1)
+        begins = self.start_s[:, None] + lengths.cumsum(1) - lengths
+        return np.ascontiguousarray(step_inputs(self.inputs, begins, lengths).flatten(1, 2).numpy())
 
 
 def cut_windows(paths: list[ObservedPath], segments: list[Segment], length: int, substeps: int) -> Windows:
@@ -101,9 +81,20 @@ def cut_windows(paths: list[ObservedPath], segments: list[Segment], length: int,
         observed[w] = path.q[frames[w]]
         follows[w], first[w] = b < segment.end - 1, a == segment.begin
         counts[w, : b - a + (0 if bool(follows[w]) else 1)] = 1.0
-        start[w] = path.times_s[a] + segment.clip * _CLIP_SPACING_S
+        start[w] = path.times_s[a] + segment.clip * CLIP_SPACING_S
     clip = torch.tensor([segment.clip for segment, _, _ in rows])
-    return Windows(start, dt, observed, counts, follows, first, frames, clip, _joined_inputs(paths), substeps)
+    return Windows(
+        start,
+        dt,
+        observed,
+        counts,
+        follows,
+        first,
+        frames,
+        clip,
+        joined_inputs([path.inputs for path in paths]),
+        substeps,
+    )
 
 
 def roll_windows(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
@@ -136,7 +127,8 @@ def roll_windows(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) 
 @no_type_check  # in the innermost loop
 def roll_windows_in_torch(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
     """The same for parts of any kind, and differentiable."""
-    a = fused_acceleration(mechanism, windows.inputs)
+    values = windows.stage_inputs
+    a = fused_acceleration(mechanism, None if values is None else StageInputs(torch.from_numpy(values)))
     path, rates, t = [q], [qd], windows.start_s
     for k in range(windows.dt.shape[1]):
         h = windows.dt[:, k, None] / windows.substeps

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from lagsplat_ns.data.prepare import PreparedClip
 from lagsplat_ns.dynamics.identified import Identified, IdentifiedPath
 from lagsplat_ns.dynamics.inputs import InputFunction
+from lagsplat_ns.dynamics.logged_inputs import LoggedInputs
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath
 from lagsplat_ns.dynamics.rollout import rollout
@@ -54,14 +55,16 @@ class LearnedDynamics:
         return np.where(is_rolled[:, None], self.q, observed), self.qd
 
 
-def _inputs_of(clip: PreparedClip, names: Sequence[str]) -> InputFunction | None:
-    """The clip's measured inputs as a function of time, seconds [*] to values [*, m]; zero where it has no log."""
+def _inputs_of(clip: PreparedClip, names: Sequence[str], left_out: Sequence[int]) -> InputFunction | None:
+    """The clip's measured inputs as a function of time; zero where it has no log, and in columns that are left out."""
     if not names:
         return None
     if clip.sensors is None:
-        return lambda t: t.new_zeros(*t.shape, len(names))
+        return LoggedInputs(torch.zeros(1), torch.zeros(1, len(names)))
     log = clip.sensors.picked(tuple(names))
-    return lambda t: torch.from_numpy(np.asarray(log.at(t.detach().cpu().numpy()))).to(t)
+    values = torch.from_numpy(np.array(log.values))
+    values[:, list(left_out)] = 0.0
+    return LoggedInputs(torch.from_numpy(np.array(log.times_s)), values, log.interpolation == "hold")
 
 
 def _constant_inputs(clips: Sequence[PreparedClip], names: Sequence[str]) -> list[int]:
@@ -76,19 +79,6 @@ def _constant_inputs(clips: Sequence[PreparedClip], names: Sequence[str]) -> lis
         if len(levels) == 1 and not np.isnan(levels.pop()):
             constant.append(column)
     return constant
-
-
-def _without(inputs: InputFunction | None, columns: list[int]) -> InputFunction | None:
-    """The same inputs with some columns set to zero."""
-    if inputs is None or not columns:
-        return inputs
-
-    def kept(t: torch.Tensor) -> torch.Tensor:
-        values = inputs(t).clone()
-        values[..., columns] = 0.0
-        return values
-
-    return kept
 
 
 def _bounded(identified: Identified, clip: int) -> IdentifiedPath:
@@ -135,7 +125,7 @@ def learn_dynamics(
             ObservedPath(
                 torch.from_numpy(np.array(clip.times_s, dtype=np.float64)),
                 torch.from_numpy(path[rows]),
-                _without(_inputs_of(clip, names), constant),
+                _inputs_of(clip, names, constant),
                 count,
             )
         )

@@ -14,16 +14,7 @@ from lagsplat_ns.dynamics.compiled.acceleration import acceleration
 from lagsplat_ns.dynamics.compiled.group import device, kernel
 from lagsplat_ns.dynamics.compiled.layout import KernelModel
 
-__all__ = ["accelerations", "new_memory", "roll", "stage_times"]
-
-
-def stage_times(start_s: np.ndarray, dt: np.ndarray, substeps: int) -> np.ndarray:
-    """Times [W, 2 L substeps + 1] at which rk4 asks for inputs: beginnings, middles and ends of all steps.
-
-    start_s [W] seconds; dt [W, L] seconds per frame.
-    """
-    halves = np.repeat(dt / (2 * substeps), 2 * substeps, axis=1)
-    return start_s[:, None] + np.concatenate([np.zeros((len(dt), 1)), np.cumsum(halves, axis=1)], axis=1)
+__all__ = ["accelerations", "new_memory", "roll"]
 
 
 def roll(
@@ -37,9 +28,9 @@ def roll(
 ) -> tuple[np.ndarray, np.ndarray]:
     """q and qd [S, W, L + 1, d] from starts [S, W, d].
 
-    dt [W, L] seconds, zero where nothing more is to be rolled; inputs [W, 2 L substeps + 1, m] at `stage_times`, or
-    m = 0; num_threads: by default as many as `pool.get_num_threads()`. NaN from where a rollout leaves the range of
-    numbers.
+    dt [W, L] seconds, zero where nothing more is to be rolled; inputs [W, 3 L substeps, m] at the beginning, middle
+    and end of every step, or m = 0; num_threads: by default as many as `pool.get_num_threads()`. NaN from where a
+    rollout leaves the range of numbers.
     """
     count, windows, d = q.shape
     path, rates = (np.empty((count, windows, dt.shape[1] + 1, d)) for _ in range(2))
@@ -154,7 +145,7 @@ def _roll(counter, n, c, vectors, starts, start_rates, dt, inputs, substeps, pat
                 moves = moves or h != 0.0
             if moves:
                 for sub in range(substeps):
-                    _rk4(n, c, w, inputs, windows, 2 * (k * substeps + sub), has_inputs)
+                    _rk4(n, c, w, inputs, windows, 3 * (k * substeps + sub), has_inputs)
             for lane in range(LANES):
                 is_finite = True
                 for i in range(2 * d):  # rates follow coordinates
