@@ -13,14 +13,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lagsplat_ns.dynamics.energy import total_energy
-from lagsplat_ns.dynamics.equations import forward_dynamics
 from lagsplat_ns.dynamics.equilibrium import rest_state
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.simulation.calibration import Calibration, load_calibration
 from lagsplat_ns.simulation.camera import PinholeCamera
 from lagsplat_ns.simulation.grip import Grip, grip_from_shares, picture_jacobian, pixel_shares, rasterize
-from lagsplat_ns.simulation.held import HeldMotion, SimulatedScene, held_motion
+from lagsplat_ns.simulation.held import SimulatedScene, held_motion
 from lagsplat_ns.simulation.input_log import LoggedMotion, input_logs
+from lagsplat_ns.simulation.pulls import PulledMotion
 from lagsplat_ns.simulation.seen import SeenRange
 from lagsplat_ns.simulation.stepping import Stepper
 from lagsplat_ns.simulation.timeline import Timeline
@@ -29,7 +29,6 @@ from lagsplat_ns.types import Gaussians, State
 __all__ = ["Grip", "PinholeCamera", "Simulator"]
 
 Pair = tuple[float | int, float | int]
-Pull = tuple[Grip, HeldMotion, Tensor]
 
 
 class Simulator:
@@ -56,10 +55,11 @@ class Simulator:
         self.time_s = 0.0
         self._mechanism = copy.deepcopy(scene.mechanism).double().cpu().requires_grad_(False)
         self._edited = self._mechanism
-        self._stepper = Stepper()
+        stepper = Stepper()
+        self._motion = PulledMotion(scene, stepper)
         logs = input_logs(scene) or [None] * len(scene.paths)
         self._timelines = [
-            Timeline(p.times_s, p.q, p.qd, partial(self._advance_logged, LoggedMotion(log, self._stepper)))
+            Timeline(p.times_s, p.q, p.qd, partial(self._advance_logged, LoggedMotion(log, stepper)))
             for p, log in zip(scene.paths, logs, strict=True)
         ]
         self.seen = SeenRange(scene.paths)
@@ -189,12 +189,9 @@ class Simulator:
         """
         if not math.isfinite(dt):
             raise ValueError(f"`dt` must be a finite number of seconds, but is {dt}.\n  Pass for example 1/60.")
-        pulls = [
-            (grip, held_motion(self.scene, grip.indices), pull / self._newtons_per_unit)
-            for grip, pull in ((grip, _checked_force(force)) for grip, force in forces)
-            if not grip.is_empty
-        ]
-        self._state = self._advance(self._state, float(dt), pulls, self._input_vector(inputs or {}))
+        pulls = [(grip, _checked_force(force) / self._newtons_per_unit) for grip, force in forces]
+        vector = self._input_vector(inputs or {})
+        self._state = self._motion.advance(self._edited, self._state, float(dt), pulls, vector)
         self.time_s += dt
 
     def edit(self, *, potential: float | int = 1.0, damping: float | int = 1.0) -> None:
@@ -244,17 +241,6 @@ class Simulator:
 
     def _advance_logged(self, motion: LoggedMotion, state: State, dt: float, time_s: float) -> State:
         return motion.advance(self._edited, state, dt, time_s)
-
-    @torch.no_grad()
-    def _advance(self, state: State, dt: float, pulls: Sequence[Pull], inputs: Tensor | None) -> State:
-        def acceleration(now: State, _: float) -> Tensor:
-            force = None
-            if pulls:
-                parts = [picture_jacobian(grip, *motion(now.q)).T @ pull for grip, motion, pull in pulls]
-                force = torch.stack(parts).sum(0)
-            return forward_dynamics(self._edited, now, generalized_force=force, inputs=inputs)
-
-        return self._stepper.advance(state, dt, acceleration)
 
     def _input_vector(self, inputs: Mapping[str, float | int]) -> Tensor | None:
         names = self.input_names

@@ -25,6 +25,7 @@ _DOUBLE, _INDEX = ir.DoubleType(), ir.IntType(64)
 _VECTOR = ir.VectorType(_DOUBLE, LANES)
 _FLAGS = ("contract",)  # a b + c may be fused; nothing may be reordered
 intrinsic: Any = extending.intrinsic
+_typing_of: Any = infer_global
 
 
 class LanesType(types.Type):
@@ -115,7 +116,7 @@ class _Unary(AbstractTemplate):
 
 
 def _lower(operation: Any, name: str) -> None:
-    infer_global(operation)(type(f"_{name}", (_Binary,), {"key": operation}))
+    _typing_of(operation)(type(f"_{name}", (_Binary,), {"key": operation}))
     for kinds in ((lanes, lanes), (lanes, types.float64), (types.float64, lanes)):
 
         @lower_builtin(operation, *kinds)
@@ -128,7 +129,7 @@ _lower(operator.add, "fadd")
 _lower(operator.sub, "fsub")
 _lower(operator.mul, "fmul")
 _lower(operator.truediv, "fdiv")
-infer_global(operator.neg)(type("_neg", (_Unary,), {"key": operator.neg}))
+_typing_of(operator.neg)(type("_neg", (_Unary,), {"key": operator.neg}))
 
 
 @lower_builtin(operator.neg, lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -10,7 +11,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lagsplat_ns.dynamics.mechanism import Mechanism
-from lagsplat_ns.gaussians.bases import MotionBases
 from lagsplat_ns.gaussians.scene import LatentScene
 from lagsplat_ns.types import Gaussians
 
@@ -56,7 +56,7 @@ def held_motion(scene: SimulatedScene, indices: Int[Tensor, " K"]) -> HeldMotion
     Law: tests/test_held_motion.py, the same as the scene's own means and Jacobian.
     """
     if isinstance(scene, LatentScene) and scene.conditional is None:
-        return _held_on_bases(scene, indices)
+        return HeldOnBases(scene, indices)
     held = indices.to(scene.is_moving.device)
 
     @torch.no_grad()
@@ -67,22 +67,23 @@ def held_motion(scene: SimulatedScene, indices: Int[Tensor, " K"]) -> HeldMotion
     return motion
 
 
-def _held_on_bases(scene: LatentScene, indices: Int[Tensor, " K"]) -> HeldMotion:
-    """x_i = o + A_i m(q) and J_i = A_i dm/dq for the chosen rows of A."""
-    spec = scene.spec
-    bases = MotionBases(spec.latent_dim, spec.num_bases, spec.degree, spec.has_pivots)
-    bases.load_state_dict(scene.bases.state_dict())
-    bases = bases.cpu().double().requires_grad_(False)
-    placements = scene.placements().detach()[indices.to(scene.is_moving.device)].cpu().double()
-    depths = scene.gauss_params["means"].detach()[indices.to(scene.is_moving.device), 1].cpu().double()
-    # rows x, y, z of the world; the plane has x and z, depth stays
-    spread = torch.zeros(len(indices), 3, placements.shape[-1], dtype=torch.float64)
-    spread[:, 0], spread[:, 2] = placements[:, 0], placements[:, 1]
-    rest = torch.zeros(len(indices), 3, dtype=torch.float64)
-    rest[:, 0], rest[:, 1], rest[:, 2] = bases.origin[0], depths, bases.origin[1]
+class HeldOnBases:
+    """x_i = o + A_i m(q) and J_i = A_i dm/dq for the chosen rows of A of a scene on motion bases.
+
+    plane [K, 2, 4 P]: A in the picture plane; rest [K, 3]: what does not move, in its second column the depths.
+    """
+
+    def __init__(self, scene: LatentScene, indices: Int[Tensor, " K"]) -> None:
+        chosen = indices.to(scene.is_moving.device)
+        self.bases = copy.deepcopy(scene.bases).cpu().double().requires_grad_(False)
+        self.plane = scene.placements().detach()[chosen].cpu().double()
+        self.rest = torch.zeros(len(indices), 3, dtype=torch.float64)
+        self.rest[:, 0], self.rest[:, 2] = self.bases.origin[0], self.bases.origin[1]
+        self.rest[:, 1] = scene.gauss_params["means"].detach()[chosen, 1].cpu().double()
+        # rows x, y, z of the world; the plane has x and z, depth stays
+        self._spread = torch.zeros(len(indices), 3, self.plane.shape[-1], dtype=torch.float64)
+        self._spread[:, 0], self._spread[:, 2] = self.plane[:, 0], self.plane[:, 1]
 
     @torch.no_grad()
-    def motion(q: Tensor) -> PointsAndJacobians:
-        return rest + spread @ bases(q), spread @ bases.jacobian(q)
-
-    return motion
+    def __call__(self, q: Tensor) -> PointsAndJacobians:
+        return self.rest + self._spread @ self.bases(q), self._spread @ self.bases.jacobian(q)

@@ -62,13 +62,18 @@ class LoggedMotion:
 
         Raises: FloatingPointError if the motion cannot be followed.
         """
-        log = self._log
+        log, compiled = self._log, self._stepper.compiled(mechanism)
         if log is None or dt == 0.0:
             zero = state.q.new_zeros(mechanism.num_inputs) if mechanism.num_inputs else None
+            if compiled is not None:
+                return self._stepper.advance_compiled(compiled, state, dt, zero)
             return self._stepper.advance(state, dt, lambda now, _: forward_dynamics(mechanism, now, inputs=zero))
         edges = [time_s, *log.edges(time_s, time_s + dt), time_s + dt]
         for begin, end in zip(edges[:-1], edges[1:], strict=True):
             first, slope = log.piece(begin, end)
+            if compiled is not None:
+                state = self._stepper.advance_compiled(compiled, state, end - begin, first, slope)
+                continue
 
             def driven(now: State, after: float, first: Tensor = first, slope: Tensor = slope) -> Tensor:
                 return forward_dynamics(mechanism, now, inputs=first + after * slope)

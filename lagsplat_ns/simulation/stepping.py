@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lagsplat_ns.dynamics.compiled.pack import CompiledMechanism, compiled_of
+from lagsplat_ns.dynamics.compiled.prepare import prepare
+from lagsplat_ns.dynamics.compiled.stepping import advance
+from lagsplat_ns.dynamics.dormand_prince import (
+    ABSOLUTE_TOLERANCE,
+    ERROR,
+    MAX_MAGNITUDE,
+    MAX_SUBSTEPS,
+    NODES,
+    RELATIVE_TOLERANCE,
+    STAGES,
+)
+from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.types import State
 
-# Dormand and Prince, 1980
-_STAGES = (
-    (1 / 5,),
-    (3 / 40, 9 / 40),
-    (44 / 45, -56 / 15, 32 / 9),
-    (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
-    (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
-    (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
-)
-_NODES = (1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0)
-_ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
-
-RELATIVE_TOLERANCE = 1e-8
-ABSOLUTE_TOLERANCE = 1e-9
-MAX_SUBSTEPS = 5_000
-MAX_MAGNITUDE = 1e9
+__all__ = ["Stepper"]
 
 Acceleration = Callable[[State, float], Float[Tensor, " d"]]
 """q'' of a state, so many signed seconds after the step began."""
@@ -34,7 +33,7 @@ Acceleration = Callable[[State, float], Float[Tensor, " d"]]
 class Stepper:
     """Advances a state through q'' = a(q, q', t) by any signed time, with step sizes found by local error control.
 
-    Order five, error estimate of order four (Dormand-Prince). No substep exceeds `max_substep_s`. Nothing is kept
+    Order five, error estimate of order four (Dormand-Prince). No substep exceeds `max_substep_s`. No state is kept
     between calls, so that the same call always gives bitwise the same state.
 
     Law: tests/test_simulator_laws.py, steps back undo steps forward.
@@ -43,6 +42,40 @@ class Stepper:
 
     def __init__(self, max_substep_s: float = 1 / 30) -> None:
         self.max_substep_s = max_substep_s
+        self._latest: tuple[Mechanism, CompiledMechanism | None] | None = None
+
+    def compiled(self, mechanism: Mechanism) -> CompiledMechanism | None:
+        """The compiled form of a mechanism that does not change any more, or None where it has none."""
+        if self._latest is None or self._latest[0] is not mechanism:
+            self._latest = (mechanism, compiled_of(mechanism))
+        return self._latest[1]
+
+    def advance_compiled(
+        self,
+        compiled: CompiledMechanism,
+        state: State,
+        dt: float,
+        inputs: Float[Tensor, " m"] | None = None,
+        input_slopes: Float[Tensor, " m"] | None = None,
+        weight: Float[Tensor, " P4"] | None = None,
+    ) -> State:
+        """What `advance` gives for a mechanism, by kernels: under inputs that begin at `inputs` and change by
+        `input_slopes` per second of time that runs forward, and a force on the motion vector m(q), tau = weight dm/dq.
+
+        Raises: FloatingPointError as `advance` does.
+        """
+        prepare()
+        none = np.zeros(0)
+        first = none if inputs is None or not compiled.num_inputs else inputs.numpy()
+        slopes = np.zeros(len(first)) if input_slopes is None else input_slopes.numpy()
+        pull = none if weight is None else compiled.reduced_weight(weight.numpy())
+        q, qd, left = advance(
+            compiled.model, state.q.numpy(), state.qd.numpy(), float(dt), self.max_substep_s, first, slopes, pull
+        )
+        result = State(torch.from_numpy(q), torch.from_numpy(qd))
+        if left > 0.0:
+            raise _cannot_follow(result, dt, left)
+        return result
 
     def advance(self, state: State, dt: float, acceleration: Acceleration) -> State:
         """The state `dt` seconds later, or earlier for dt < 0.
@@ -75,12 +108,16 @@ class Stepper:
                     longest = min(size * min(growth, 4.0), self.max_substep_s)
             else:
                 longest = size * max(growth, 0.1)
-        raise FloatingPointError(
-            f"The motion must stay finite, but {abs(dt) - left:.4g} s into a step of {dt:.4g} s it "
-            f"could not be followed any more (q = {_short(y[:d])}, q' = {_short(y[d:])}).\n"
-            "  Go back with rest() or seek(), and use a smaller force or a shorter way back in time: backwards, "
-            "damping amplifies every error."
-        )
+        raise _cannot_follow(State(y[:d], y[d:]), dt, left)
+
+
+def _cannot_follow(state: State, dt: float, left: float) -> FloatingPointError:
+    return FloatingPointError(
+        f"The motion must stay finite, but {abs(dt) - left:.4g} s into a step of {dt:.4g} s it "
+        f"could not be followed any more (q = {_short(state.q)}, q' = {_short(state.qd)}).\n"
+        "  Go back with rest() or seek(), and use a smaller force or a shorter way back in time: backwards, "
+        "damping amplifies every error."
+    )
 
 
 def _dormand_prince(
@@ -89,11 +126,11 @@ def _dormand_prince(
     """The next y, its slope, and the local error over the tolerance."""
     slopes = [first]
     proposal = y
-    for row, node in zip(_STAGES, _NODES, strict=True):
+    for row, node in zip(STAGES, NODES, strict=True):
         weights = y.new_tensor(row) * h
         proposal = y + weights @ torch.stack(slopes)
         slopes.append(slope(proposal, begun + node * h))
-    difference = (y.new_tensor(_ERROR) * h) @ torch.stack(slopes)
+    difference = (y.new_tensor(ERROR) * h) @ torch.stack(slopes)
     allowed = ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * torch.maximum(y.abs(), proposal.abs())
     error = float((difference / allowed).abs().max())
     return proposal, slopes[-1], error if error == error else float("inf")

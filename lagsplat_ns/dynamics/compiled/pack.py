@@ -34,6 +34,11 @@ class CompiledMechanism:
     def latent_dim(self) -> int:
         return self.model.size(places.D)
 
+    def reduced_weight(self, weight: np.ndarray) -> np.ndarray:
+        """A weight on the metric's motion vector [4 P] as one on the kernel's motion numbers."""
+        assert self.reduced is not None, "only a metric with a motion can be pulled at"
+        return weight @ self.reduced
+
 
 class _Unsupported(Exception):
     """A part that kernels do not know."""

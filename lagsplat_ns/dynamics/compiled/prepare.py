@@ -8,6 +8,7 @@ from lagsplat_ns.compiling.kernels import untraced
 from lagsplat_ns.dynamics.compiled.group import prepare_once
 from lagsplat_ns.dynamics.compiled.layout import build_model
 from lagsplat_ns.dynamics.compiled.rolling import accelerations, roll
+from lagsplat_ns.dynamics.compiled.stepping import advance
 
 __all__ = ["prepare"]
 
@@ -55,3 +56,5 @@ def _run_all() -> None:
     model = build_model(values)
     accelerations(model, one, one)
     roll(model, one, one, np.full((1, 1), 0.01), np.zeros((1, 1, 0)), 1, num_threads=1)
+    state, none = np.ones(1), np.zeros(0)
+    advance(model, state, state, 0.01, 1 / 30, none, none, none)
