@@ -53,6 +53,9 @@ class FitSeries:
     """share of the rows, at the end, that is forecast"""
     neural_ode: bool = True
     """train an unconstrained neural ODE on the same rows, to compare with"""
+    piece_periods: float = 3.0
+    """the training part is fitted in pieces of about so many typical swings, each with a start of its own: what is
+    chaotic, or passes through an unstable balance, cannot be followed for longer"""
     find_disturbed: bool = False
     """leave out spans that do not follow the physics of the rest (a hand, a blow that was not logged)"""
     output: Path | None = None
@@ -127,6 +130,7 @@ class FitSeries:
     def _identified(self, observed: ObservedPath, coordinates: Coordinates, num_inputs: int) -> Identified:
         import torch
 
+        from lagsplat_ns.dynamics.forecasts import in_pieces
         from lagsplat_ns.dynamics.free_metric import FreeMetric
         from lagsplat_ns.dynamics.metric import ConstantMetric
         from lagsplat_ns.dynamics.shooting import IdentifyOptions, identify
@@ -134,7 +138,14 @@ class FitSeries:
         begun, d = time.perf_counter(), observed.q.shape[-1]
         is_plain = d == 1 and not coordinates.is_chain
         metric = ConstantMetric(torch.eye(1, dtype=torch.float64)) if is_plain else FreeMetric(d, coordinates.is_chain)
-        identified = identify([observed], metric, IdentifyOptions(find_disturbed=self.find_disturbed), num_inputs)
+        identified = identify(
+            in_pieces(observed, self.piece_periods),
+            metric,
+            IdentifyOptions(
+                find_disturbed=self.find_disturbed, periodic=tuple(range(d)) if coordinates.is_chain else ()
+            ),
+            num_inputs,
+        )
         self._seconds["mechanism"] = time.perf_counter() - begun
         return identified
 
@@ -226,7 +237,9 @@ def _plot(file: Path, identified: Identified, observed: ObservedPath, coordinate
     times, n = observed.times_s.numpy(), observed.fitted_frames
     for k, axes in enumerate(figure.subplots(d, 1, sharex=True, squeeze=False)[:, 0]):
         axes.plot(times, observed.q[:, k], color="0.6", linewidth=2.5, label="measured")
-        axes.plot(times, identified.paths[0].q[:, k], color="tab:red", linewidth=1, label="mechanism")
+        for piece in identified.paths:
+            label = "mechanism" if piece is identified.paths[-1] else None
+            axes.plot(piece.times_s, piece.q[:, k], color="tab:red", linewidth=1, label=label)
         axes.axvspan(times[n - 1], times[-1], color="0.93", zorder=0)
         low, high = float(observed.q[:, k].min()), float(observed.q[:, k].max())
         axes.set_ylim(low - 0.2 * (high - low), high + 0.2 * (high - low))

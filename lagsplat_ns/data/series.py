@@ -193,10 +193,11 @@ def _mat_table(file: Path) -> Table:
     Arrays that share a suffix (Time_id with Y_id) belong together; further suffixes follow in time.
     """
     from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
 
     try:
         stored = loadmat(file)
-    except (NotImplementedError, ValueError, OSError, TypeError) as error:
+    except (MatReadError, NotImplementedError, ValueError, OSError, TypeError) as error:
         raise data_error(
             f"A .mat file must be readable by scipy.io.loadmat (version 7 or older), but {file} is not ({error}).",
             "Save it with -v7 in MATLAB, or export CSV.",

@@ -16,10 +16,38 @@ from lagsplat_ns.dynamics.rollout import rollout
 from lagsplat_ns.dynamics.smoothing import smooth
 from lagsplat_ns.types import State
 
-__all__ = ["Predictor", "horizon_errors", "linear_ode", "mechanism_predictor", "start_states", "starts_between"]
+__all__ = [
+    "Predictor",
+    "horizon_errors",
+    "in_pieces",
+    "linear_ode",
+    "mechanism_predictor",
+    "start_states",
+    "starts_between",
+]
+
+_LEAST_ROWS = 32
+_ITERATIONS = 10
+_SHARES = (1.0, 0.3, 0.1, 0.02, 0.0)
+"""parts of a Gauss-Newton step that are tried"""
 
 Predictor = Callable[[State, Tensor, Tensor], Tensor]
 """(states [S, d] at times [S], seconds ahead [G]) to q [G, S, d]."""
+
+
+def in_pieces(observed: ObservedPath, periods: float) -> list[ObservedPath]:
+    """The training part in equal pieces of about so many typical swings; the held-out rows follow the last one."""
+    n, times = observed.fitted_frames, observed.times_s
+    s = smooth(times[:n], observed.q[:n])
+    omega = float((s.qdd.std(dim=0) / s.qd.std(dim=0).clamp(min=1e-12)).max())  # counts for things that turn, too
+    wanted = periods * 2 * math.pi / omega / float((times[n - 1] - times[0]) / (n - 1))  # rows
+    count = max(min(round(n / wanted), n // _LEAST_ROWS), 1)
+    edges = [round(k * n / count) for k in range(count + 1)]
+    pieces = [
+        ObservedPath(times[a:b], observed.q[a:b], observed.inputs) for a, b in zip(edges[:-2], edges[1:-1], strict=True)
+    ]
+    last = edges[-2]
+    return [*pieces, ObservedPath(times[last:], observed.q[last:], observed.inputs, n - last)]
 
 
 def _shifted(inputs: InputFunction | None, start_s: Tensor) -> InputFunction | None:
@@ -94,15 +122,19 @@ def start_states(
     x = torch.cat([fit[0].view(-1, d), fit[1].view(-1, d) / grid[-1]], dim=-1)  # [S, 2 d]
     predict = mechanism_predictor(identified, observed.inputs)
     probes = 1e-6 * identified.scales.state_probes
-    for _ in range(8):
+    shares = torch.tensor(_SHARES, dtype=torch.float64)
+    for _ in range(_ITERATIONS):
         states = x.expand(1 + 2 * d, -1, -1).clone()
         states[1:] += probes.diag()[:, None, :]
         q = predict(State(states[..., :d], states[..., d:]), begin_s, grid)  # [G, 1 + 2 d, S, d]
         residual = ((q[:, 0] - seen) / identified.noise).movedim(1, 0).flatten(1)  # [S, G d]
         slopes = ((q[:, 1:] - q[:, :1]) / probes[:, None, None] / identified.noise).permute(2, 0, 3, 1).flatten(1, 2)
-        if not bool(torch.isfinite(slopes).all()):
-            break
-        x = x - torch.linalg.lstsq(slopes, residual[..., None]).solution[..., 0]
+        size = slopes.square().sum(1).sqrt().clamp(min=1e-30)
+        step = torch.linalg.lstsq((slopes / size[:, None]).nan_to_num(), residual.nan_to_num()[..., None])
+        tried = x - shares[:, None, None] * (step.solution[..., 0] / size)  # [K, S, 2 d]
+        miss = predict(State(tried[..., :d], tried[..., d:]), begin_s, grid) - seen[:, None]
+        best = (miss / identified.noise).square().sum((0, -1)).nan_to_num(nan=math.inf).argmin(0)
+        x = tried[best, torch.arange(len(best))]
     end = rollout(
         identified.mechanism, State(x[:, :d], x[:, d:]), grid,
         inputs=_shifted(observed.inputs, begin_s), substeps=identified.substeps,

@@ -110,7 +110,7 @@ class Mechanism(nn.Module):
         """-C(q, q') q'."""
         return -multiply(self.damping_matrix(q, qd), qd)
 
-    def input_force(self, q: Float[Tensor, "*B d"], u: Float[Tensor, "*U m"]) -> Float[Tensor, "*B d"]:
+    def input_force(self, q: Float[Tensor, "*B d"], u: Float[Tensor, "*U m"]) -> Float[Tensor, "*C d"]:
         """b(q)^T u.
 
         Raises: ValueError if the mechanism has no such number of inputs.

@@ -24,9 +24,10 @@ __all__ = ["angular_frequency", "start_by_regression"]
 
 
 def angular_frequency(smoothed: list[Smoothed], segments: list[Segment]) -> float:
-    """A typical angular frequency of a path, rad/s: that of rates over deviations."""
+    """A typical angular frequency of a path, rad/s: that of rates over deviations from every segment's own mean."""
     rate = torch.cat([smoothed[s.clip].qd[s.begin : s.end] for s in segments])
-    value = torch.cat([smoothed[s.clip].q[s.begin : s.end] for s in segments])
+    parts = [smoothed[s.clip].q[s.begin : s.end] for s in segments]
+    value = torch.cat([part - part.mean(dim=0) for part in parts])
     spread = value.std(dim=0).clamp(min=1e-12)
     return max(float((rate.std(dim=0) / spread).max()), 1e-3)
 

@@ -32,6 +32,8 @@ def recenter(mechanism: Mechanism, center: Tensor, samples: Tensor) -> None:
         basis = unit[i][:, None] * unit[j]
         design.append((y @ (basis if i == j else basis + basis.T)) / potential.scale)
     design += list(potential.term_slopes(samples)[:, potential.free_weights].unbind(-2))
+    if not design:  # everything turns: there is no expansion to move
+        return
     matrix = torch.stack(design, dim=-1).flatten(0, 1)
     spread = torch.cat(
         [torch.full((len(rows),), 10.0 * kappa, dtype=y.dtype), potential.prior_of_term[potential.free_weights] * kappa]
