@@ -30,11 +30,17 @@ class IdentifyOptions:
     quick: bool = False
     """a rough fit that is good enough to compare numbers of coordinates: fewer terms, no search for other damping"""
     max_rollouts: int | None = None
-    """most batched rollouts, of about 25 steps each; by default 260, or 70 when quick. Hard paths end there"""
+    """most work, in units of about 10 ms (see `Budget`); by default 260, or 70 when quick. Hard paths end there"""
+
+
+_STEP_COSTS = (0.25, 0.8, 1.6, 2.2)
+"""compiled rollouts of 25 steps of a thousand states with 1, 2, 3, 4 coordinates, in units of a `Budget`"""
+_CALL_COST = 0.25
+"""what a batch of rollouts costs besides, with the linear algebra that it is for"""
 
 
 class Budget:
-    """Work that is left, in rollouts of 25 steps of a batch of a thousand states; counts work, not time."""
+    """Work that is left, in units of about 10 ms on a core of 2024; counts work, not time."""
 
     def __init__(self, total: int) -> None:
         self.total, self.used, self.ceiling = total, 0.0, float(total)
@@ -44,7 +50,8 @@ class Budget:
         self.ceiling = share * self.total
 
     def spend(self, num_steps: int, num_states: int, latent_dim: int) -> None:
-        self.used += (1 if latent_dim == 1 else 3) * num_steps / 25 * (0.4 + 0.6 * num_states / 1000)
+        cost = _STEP_COSTS[min(latent_dim, len(_STEP_COSTS)) - 1]
+        self.used += _CALL_COST + cost * num_steps / 25 * num_states / 1000
 
     @property
     def is_spent(self) -> bool:

@@ -11,14 +11,11 @@ from torch import Tensor, nn
 from lagsplat_ns.dynamics.forms import Form, admit, turning_periods
 from lagsplat_ns.dynamics.gauss_newton import FitScales
 from lagsplat_ns.dynamics.mechanism import Mechanism
-from lagsplat_ns.dynamics.metric import ConstantMetric
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
 from lagsplat_ns.dynamics.options import Budget, IdentifyOptions
-from lagsplat_ns.dynamics.parts import HasFreeParameters, Metric
 from lagsplat_ns.dynamics.regression import angular_frequency
 from lagsplat_ns.dynamics.smoothing import Smoothed, noise_level, smooth
 from lagsplat_ns.dynamics.structure import structure_of
-from lagsplat_ns.dynamics.tabulated import TabulatedMetric
 
 __all__ = ["FitSetup"]
 
@@ -78,23 +75,10 @@ class FitSetup:
         self.mechanism.damping.slow_speed.fill_(0.02 * self._typical_speed())
 
     def _take_form(self, form: Form) -> None:
-        """Starts over with the terms of a form, and a metric that is as cheap as it allows."""
+        """Starts over with the terms of a form."""
         self.form = form
         self.mechanism.metric = self.metric
         admit(self.mechanism, form, self.structure, self.periods)
-        self.mechanism.metric = self._cheaper()
-
-    def _cheaper(self) -> nn.Module:
-        """A table of a metric that depends on q but has nothing free and no weight, if one is accurate."""
-        metric = self.metric
-        is_fixed = isinstance(metric, ConstantMetric) or bool(getattr(metric, "is_constant", False))
-        if is_fixed or self.mechanism.has_gravity:
-            return metric
-        if isinstance(metric, HasFreeParameters) and metric.parameter_vector().numel():
-            return metric
-        assert isinstance(metric, Metric)
-        margin = 0.05 * (self.high - self.low)
-        return TabulatedMetric.of(metric, self.low - margin, self.high + margin) or metric
 
     @staticmethod
     def _training_part(path: ObservedPath) -> ObservedPath:

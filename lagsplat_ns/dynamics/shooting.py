@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,7 +21,6 @@ from lagsplat_ns.dynamics.options import Budget, IdentifyOptions
 from lagsplat_ns.dynamics.regression import start_by_regression
 from lagsplat_ns.dynamics.selection import recenter
 from lagsplat_ns.dynamics.spans import sliding_stride, undisturbed_segments
-from lagsplat_ns.dynamics.tabulated import TabulatedMetric
 from lagsplat_ns.dynamics.windows import Windows
 
 __all__ = ["IdentifyOptions", "identify"]
@@ -96,7 +96,7 @@ class _Identification(Choices):
             fit, windows = self._simplify(segments, fit, windows)
             fit, windows = self._hard(segments, fit, windows, 1e-6)
             self.mechanism.set_vector(fit.parameters)
-        is_rough = fit.residual_rms > MISFIT
+        is_rough = not fit.residual_rms <= MISFIT  # NaN is rough, too
         if is_rough or self._ends_disturbed(segments):
             self.budget.allow(1.3)
             segments, fit, windows = self._start_from_recent(segments, fit, windows, is_rough)
@@ -121,7 +121,7 @@ class _Identification(Choices):
         best = min(approach.error for approach in approaches)
         chosen = next(approach for approach in approaches if approach.error <= max(_NEARLY * best, _GOOD_ENOUGH))
         self.form, self.mechanism, self.tail_error = chosen.form, chosen.mechanism, chosen.error
-        self.metric = self.metric if isinstance(chosen.mechanism.metric, TabulatedMetric) else chosen.mechanism.metric
+        self.metric = chosen.mechanism.metric
         self.budget = Budget(self.budget.total)
         self.budget.used = 0.4 * self.budget.total
         self.budget.allow(0.8)
@@ -156,6 +156,7 @@ class _Identification(Choices):
         self.mechanism.set_vector(fit.parameters)
         error = None if options.quick else self._tail_error(segments, fit, windows)
         error = fit.residual_rms if error is None else error
+        error = error if math.isfinite(error) else math.inf
         used = sum(segment.num_frames for segment in segments) / sum(whole.num_frames for whole in self.whole)
         mechanism = copy.deepcopy(self.mechanism)
         return _Approach(form, mechanism, segments, fit, windows, soft_rms, error / max(used, 1e-3))

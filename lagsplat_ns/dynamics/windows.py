@@ -14,9 +14,8 @@ from torch import Tensor
 from lagsplat_ns.dynamics.compiled.pack import compiled_of
 from lagsplat_ns.dynamics.compiled.prepare import prepare
 from lagsplat_ns.dynamics.compiled.rolling import roll
-from lagsplat_ns.dynamics.fused import fused_acceleration
 from lagsplat_ns.dynamics.inputs import InputFunction
-from lagsplat_ns.dynamics.integrators import rk4
+from lagsplat_ns.dynamics.integrators import driven_acceleration, rk4
 from lagsplat_ns.dynamics.logged_inputs import CLIP_SPACING_S, StageInputs, joined_inputs, step_inputs
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.observed import ObservedPath, Segment
@@ -128,7 +127,7 @@ def roll_windows(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) 
 def roll_windows_in_torch(mechanism: Mechanism, q: Tensor, qd: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
     """The same for parts of any kind, and differentiable."""
     values = windows.stage_inputs
-    a = fused_acceleration(mechanism, None if values is None else StageInputs(torch.from_numpy(values)))
+    a = driven_acceleration(mechanism, None, None if values is None else StageInputs(torch.from_numpy(values)))
     path, rates, t = [q], [qd], windows.start_s
     for k in range(windows.dt.shape[1]):
         h = windows.dt[:, k, None] / windows.substeps
