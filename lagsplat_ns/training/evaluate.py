@@ -117,7 +117,7 @@ def confidence(fit: SceneFit, scene: LatentScene) -> Confidence:
         clip_forecasts(fit, scene, held_out),
         coordinate_ranges(scene, fit.camera.pixel_size),
         input_effects(scene, fit.clips, identified),
-        check_measurements(fit.clips, train, seen, forecast),
+        check_measurements([clip.measurements for clip in fit.clips], train, seen, forecast),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64
 
-from lagsplat_ns.data.prepare import PreparedClip
+from lagsplat_ns.data.sensors import SensorLog
 
 __all__ = ["MeasurementCheck", "check_measurements"]
 
@@ -48,16 +48,17 @@ class Frames:
 
 
 def check_measurements(
-    clips: Sequence[PreparedClip],
+    logs: Sequence[SensorLog | None],
     train: Sequence[Frames],
     seen: Sequence[Frames | None],
     forecast: Sequence[Frames | None],
 ) -> list[MeasurementCheck]:
-    """Every measured column of all clips against q: one function for all clips of the thing.
+    """Every measured column against q: one function for all clips of the thing.
 
-    train, seen, forecast: per clip the training frames, the held-out frames as read off the pictures and as forecast.
+    logs: what was measured, per clip; train, seen, forecast: the training frames, the held-out frames as read off the
+    pictures and as forecast, per clip.
     """
-    logged = [(k, clip.measurements) for k, clip in enumerate(clips) if clip.measurements is not None]
+    logged = [(k, log) for k, log in enumerate(logs) if log is not None]
     if not logged:
         return []
     result = []

@@ -15,6 +15,10 @@ from lagsplat_ns.training.confidence import ClipForecast, CoordinateRange, Input
 from lagsplat_ns.training.measurements import MeasurementCheck
 
 
+_EXPLAINED = 0.9
+"""correlation of a measurement with what the coordinates make of it from which they explain it"""
+
+
 @dataclass(frozen=True)
 class Confidence:
     """How far a training can be trusted: held-out errors per clip, ranges that were seen, inputs, measurements."""
@@ -57,7 +61,7 @@ def _measurement_words(check: MeasurementCheck) -> str:
         text += f", held-out {_percent(check.error)} (correlation {check.correlation:.4f})"
     if check.forecast_error is not None:
         text += f", forecast {_percent(check.forecast_error)}"
-    if check.train_error > 0.15:
+    if abs(check.train_correlation) < _EXPLAINED:
         text += "; the coordinates do not explain it: another --pipeline.model.latent-dim may"
     return text
 
