@@ -97,12 +97,10 @@ class Calibrate:
         return self.length_m / pixels * sim.filming_camera.pixels_per_unit
 
     def _by_length(self, sim: Simulator) -> tuple[Calibration, list[str]]:
-        from lagsplat_ns.gaussians.scene import LatentScene
         from lagsplat_ns.simulation.input_scale import calibration_from, input_scales
 
         meters = self._meters_per_unit(sim)
-        scales = input_scales(sim.scene) if isinstance(sim.scene, LatentScene) else []
-        calibration, notes = calibration_from(scales, meters)
+        calibration, notes = calibration_from(input_scales(sim.scene), meters)
         if calibration is None:
             told = " ".join(notes) or "it was trained without a log of a force or a torque."
             raise ValueError(

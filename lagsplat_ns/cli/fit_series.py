@@ -81,7 +81,7 @@ class FitSeries:
             "noise": identified.noise.tolist(),
             **result,
             "seconds": self._seconds,
-            "notes": [*notes, coordinates.note, *identified.notes],
+            "notes": [*notes, coordinates.note, *self._told(identified)],
         }
         console.print(_table(result))
         for note in result["notes"]:
@@ -148,6 +148,10 @@ class FitSeries:
         )
         self._seconds["mechanism"] = time.perf_counter() - begun
         return identified
+
+    def _told(self, identified: Identified) -> list[str]:
+        """Notes of the identification; without a search for disturbances, rows between pieces are nothing to tell."""
+        return [note for note in identified.notes if self.find_disturbed or not note.startswith("Left out")]
 
     def _compared(self, identified: Identified, observed: ObservedPath, num_inputs: int) -> dict[str, Any]:
         """Errors of all predictors over the whole held-out part and over windows in it."""

@@ -23,7 +23,8 @@ class Push:
     pixel: tuple[float, float] | None = None
     """where to push: x and y in pixels of the filming camera's picture, origin top left"""
     force: tuple[float, float] = (0.0, 0.0)
-    """x to the right and y down, in picture units: the picture's larger side is 2 long, the thing has unit mass"""
+    """x to the right and y down, in picture units (the picture's larger side is 2 long, the thing has unit mass), or in
+    newtons after `lagsplat calibrate`"""
     start: float = 0.0
     """when the push begins, seconds since the clip's first frame (with --from-rest: since the video's start)"""
     end: float = 0.1
@@ -80,9 +81,25 @@ class Rollout:
         end = self.end if self.end is not None else 2.0 * sim.clip_end_s
         times = frame_times(self.start, end, self.fps, self.speed)
         self.push.check(self.start, end)
-        pictures = rollout_pictures(sim, times, push=self.push, from_rest=self.from_rest)
+        outside_s: list[float] = []
+
+        def watched() -> Iterator[UInt8[np.ndarray, "H W 3"]]:
+            for picture in rollout_pictures(sim, times, push=self.push, from_rest=self.from_rest):
+                if sim.is_outside_seen:
+                    outside_s.append(sim.time_s)
+                yield picture
+
+        pictures = watched()
         with console.status(f"rendering {len(times)} frames"):
             count = write_mp4(self.output, pictures, self.fps)
+        if self.push.pixel is not None:
+            console.print(f"The push is in {sim.force_unit}.")
+        if outside_s:
+            console.print(
+                f"Note: from {outside_s[0]:.2f} s on the thing is further out or faster than the clips showed it; "
+                "what it does there is extrapolated.",
+                soft_wrap=True,
+            )
         console.print(f"{count} frames from {times[0]:.3g} s to {times[-1]:.3g} s: {self.output}", soft_wrap=True)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from lagsplat_ns.data.errors import data_error
 
@@ -41,7 +43,7 @@ class VideoSettings:
     """Turn the pictures counterclockwise by this many degrees; None: as the file's own rotation tag says."""
     frame_rate: float | None = None
     """Frames per second of a folder of pictures that has no times.csv; a video's own times are always used."""
-    sensor_columns: tuple[str, ...] = ("auto",)
+    sensor_columns: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--input-columns",))] = ("auto",)
     """Columns of the sensor log to use as inputs. "auto": those named with the unit of a pressure, torque, force,
     voltage, current, power or duty cycle (such as pressure_kPa). "none": no inputs."""
     measurement_columns: tuple[str, ...] = ()

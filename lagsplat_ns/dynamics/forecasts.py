@@ -30,6 +30,8 @@ _LEAST_ROWS = 32
 _ITERATIONS = 10
 _SHARES = (1.0, 0.3, 0.1, 0.02, 0.0)
 """parts of a Gauss-Newton step that are tried"""
+_GUESS_SHARES = (0.06, 0.14, 0.3)
+"""first parts of the stretch through which a parabola gives a state to begin with"""
 
 Predictor = Callable[[State, Tensor, Tensor], Tensor]
 """(states [S, d] at times [S], seconds ahead [G]) to q [G, S, d]."""
@@ -116,10 +118,15 @@ def start_states(
     grid = torch.arange(count + 1, dtype=torch.float64) * frame_s
     begin_s = start_s - grid[-1]
     seen = _interpolated(times, observed.q, begin_s[:, None] + grid).movedim(1, 0)  # [G, S, d]
-    d = seen.shape[-1]
-    basis = (grid[: max(count // 7, 6)] / grid[-1])[:, None] ** torch.arange(3)
-    fit = torch.linalg.pinv(basis) @ seen[: basis.shape[0]].flatten(1)
-    x = torch.cat([fit[0].view(-1, d), fit[1].view(-1, d) / grid[-1]], dim=-1)  # [S, 2 d]
+    d, num_starts = seen.shape[-1], len(start_s)
+    guesses = []
+    for share in _GUESS_SHARES:
+        basis = (grid[: max(round(share * count), 6)] / grid[-1])[:, None] ** torch.arange(3)
+        fit = torch.linalg.pinv(basis) @ seen[: basis.shape[0]].flatten(1)
+        guesses.append(torch.cat([fit[0].view(-1, d), fit[1].view(-1, d) / grid[-1]], dim=-1))
+    x = torch.cat(guesses)  # [S, 2 d] of every guess
+    begin_s, seen = begin_s.repeat(len(guesses)), seen.repeat(1, len(guesses), 1)
+    misfit = torch.full((len(x),), math.inf, dtype=torch.float64)
     predict = mechanism_predictor(identified, observed.inputs)
     probes = 1e-6 * identified.scales.state_probes
     shares = torch.tensor(_SHARES, dtype=torch.float64)
@@ -133,8 +140,10 @@ def start_states(
         step = torch.linalg.lstsq((slopes / size[:, None]).nan_to_num(), residual.nan_to_num()[..., None])
         tried = x - shares[:, None, None] * (step.solution[..., 0] / size)  # [K, S, 2 d]
         miss = predict(State(tried[..., :d], tried[..., d:]), begin_s, grid) - seen[:, None]
-        best = (miss / identified.noise).square().sum((0, -1)).nan_to_num(nan=math.inf).argmin(0)
+        misfit, best = (miss / identified.noise).square().sum((0, -1)).nan_to_num(nan=math.inf).min(0)
         x = tried[best, torch.arange(len(best))]
+    chosen = misfit.view(-1, num_starts).argmin(0) * num_starts + torch.arange(num_starts)
+    x, begin_s = x[chosen], begin_s[chosen]
     end = rollout(
         identified.mechanism, State(x[:, :d], x[:, d:]), grid,
         inputs=_shifted(observed.inputs, begin_s), substeps=identified.substeps,

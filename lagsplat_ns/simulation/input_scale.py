@@ -39,8 +39,10 @@ class InputScale:
 
 
 @torch.no_grad()
-def input_scales(scene: LatentScene) -> list[InputScale]:
-    """The scale that every input in units of force or torque implies, at the rest state."""
+def input_scales(scene: object) -> list[InputScale]:
+    """The scale that every input in units of force or torque implies, at the rest state; of trained scenes alone."""
+    if not isinstance(scene, LatentScene):
+        return []
     spec, mechanism = scene.spec, scene.mechanism
     if mechanism is None or mechanism.inputs is None or not spec.input_units:
         return []

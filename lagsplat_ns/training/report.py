@@ -14,7 +14,6 @@ from rich.table import Table
 from lagsplat_ns.training.confidence import ClipForecast, CoordinateRange, InputEffect
 from lagsplat_ns.training.measurements import MeasurementCheck
 
-
 _EXPLAINED = 0.9
 """correlation of a measurement with what the coordinates make of it from which they explain it"""
 
