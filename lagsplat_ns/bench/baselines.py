@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ MAX_STEP_S = 1 / 90
 MAX_MAGNITUDE = 1e9
 
 
+@runtime_checkable
 class Predictor(Protocol):
     """Accelerations q'' [d] of a state q, qd [d] under inputs u [m]."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, UInt8
 
 from lagsplat_ns.bench.mjcf import CAMERA_DISTANCE, Look, wall_texture
-from lagsplat_ns.bench.opengl import load_mujoco
+from lagsplat_ns.bench.opengl import new_renderer
 from lagsplat_ns.bench.physics import Physics
 
 __all__ = ["film", "moving_pixels", "write_video"]
@@ -23,7 +23,6 @@ SUPERSAMPLING = 2
 
 @contextmanager
 def _renderer(physics: Physics, look: Look, size: tuple[int, int], factor: int) -> Iterator[Any]:
-    mujoco = load_mujoco(for_pictures=True)
     width, height = size
     model = physics.model
     model.cam_fovy[model.camera("film").id] = math.degrees(2 * math.atan(height / max(size) / CAMERA_DISTANCE))
@@ -31,7 +30,7 @@ def _renderer(physics: Physics, look: Look, size: tuple[int, int], factor: int) 
     start = int(model.tex_adr[wall])
     texels = wall_texture(look)
     model.tex_data[start : start + texels.size] = texels.ravel()
-    renderer = mujoco.Renderer(model, height * factor, width * factor)
+    renderer = new_renderer(model, width * factor, height * factor)
     try:
         yield renderer
     finally:
@@ -55,7 +54,7 @@ def moving_pixels(
     physics: Physics, look: Look, qpos: Float64[np.ndarray, " n"], size: tuple[int, int]
 ) -> Bool[np.ndarray, "H W"]:
     """Which pixels show something that moves, at one joint state."""
-    mujoco = load_mujoco(for_pictures=True)
+    mujoco = physics.mujoco
     with _renderer(physics, look, size, 1) as renderer:
         renderer.enable_segmentation_rendering()
         _show(renderer, physics, qpos)

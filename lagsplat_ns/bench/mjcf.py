@@ -24,6 +24,9 @@ __all__ = [
     "wall_texture",
 ]
 
+Pair = tuple[float | int, float | int]
+"""(x, z) in meters"""
+
 CAMERA_DISTANCE = 10.0  # picture units; a picture's larger side is two units
 TEXTURE_SIZE = 512
 
@@ -76,7 +79,7 @@ def wall_texture(look: Look) -> UInt8[np.ndarray, "S S 3"]:
     return (np.clip(base, 0.0, 1.0) * 255).astype(np.uint8)
 
 
-def _blotches(rng: np.random.Generator, widths: Sequence[float], stretch: tuple[float, float]) -> np.ndarray:
+def _blotches(rng: np.random.Generator, widths: Sequence[float | int], stretch: tuple[float, float]) -> np.ndarray:
     """Smooth noise in about [-1, 1] of several widths in texels."""
     from scipy.ndimage import gaussian_filter
 
@@ -90,9 +93,7 @@ def _blotches(rng: np.random.Generator, widths: Sequence[float], stretch: tuple[
 
 
 # ---- shapes
-def capsule(
-    start: tuple[float, float], end: tuple[float, float], radius: float, color: str, mass: float, y: float = 0.0
-) -> str:
+def capsule(start: Pair, end: Pair, radius: float, color: str, mass: float, y: float = 0.0) -> str:
     """A rod with round ends from (x, z) to (x, z)."""
     return (
         f'<geom type="capsule" fromto="{start[0]:.6g} {y:.6g} {start[1]:.6g} {end[0]:.6g} {y:.6g} {end[1]:.6g}" '
@@ -100,7 +101,7 @@ def capsule(
     )
 
 
-def disc(center: tuple[float, float], radius: float, half_depth: float, color: str, mass: float, y: float = 0.0) -> str:
+def disc(center: Pair, radius: float, half_depth: float, color: str, mass: float, y: float = 0.0) -> str:
     """A round plate facing the camera."""
     return (
         f'<geom type="cylinder" pos="{center[0]:.6g} {y:.6g} {center[1]:.6g}" zaxis="0 1 0" '
@@ -109,8 +110,8 @@ def disc(center: tuple[float, float], radius: float, half_depth: float, color: s
 
 
 def plate(
-    center: tuple[float, float],
-    half_size: tuple[float, float],
+    center: Pair,
+    half_size: Pair,
     half_depth: float,
     color: str,
     mass: float,
@@ -125,7 +126,7 @@ def plate(
     )
 
 
-def site(name: str, position: tuple[float, float], front: float) -> str:
+def site(name: str, position: Pair, front: float) -> str:
     """A body point to watch and to push, on the surface that the camera sees (`front` before the plane)."""
     return f'<site name="{name}" pos="{position[0]:.6g} {-front:.6g} {position[1]:.6g}" size="0.001" rgba="0 0 0 0"/>'
 
@@ -139,7 +140,7 @@ def hinge(name: str, *, damping: float = 0.0, stiffness: float = 0.0, spring_ang
     )
 
 
-def slide(name: str, axis: tuple[float, float], *, damping: float = 0.0, stiffness: float = 0.0) -> str:
+def slide(name: str, axis: Pair, *, damping: float = 0.0, stiffness: float = 0.0) -> str:
     """A straight guide along (x, z)."""
     return (
         f'<joint name="{name}" type="slide" axis="{axis[0]:.6g} 0 {axis[1]:.6g}" damping="{damping:.8g}" '

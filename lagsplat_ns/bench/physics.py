@@ -101,11 +101,8 @@ class Physics:
         return self._moving_bodies()[self.model.geom_bodyid]
 
     def pixels(
-        self,
-        points: Float64[np.ndarray, "*B 2"],
-        size: tuple[int, int],
-        fronts: Float64[np.ndarray, "*B"] | float = 0.0,
-    ) -> Float64[np.ndarray, "*B 2"]:
+        self, points: Float64[np.ndarray, "*B P 2"], size: tuple[int, int], fronts: Float64[np.ndarray, " P"]
+    ) -> Float64[np.ndarray, "*B P 2"]:
         """Pixels of places (x, z) in meters, `fronts` meters before the plane, in a picture of (width, height)."""
         width, height = size
         per_meter = 0.5 * max(size) / self.scene.unit_m

@@ -21,7 +21,6 @@ from lagsplat_ns.simulator import Simulator
 __all__ = ["Score", "score"]
 
 FRAMES_PER_SECOND = 30
-SECONDS = 5.0
 STILL_SHARE = 0.05  # points that move less than this part of the farthest are not asked for their path
 
 
@@ -53,15 +52,22 @@ class Score:
 
 
 def score(
-    sim: Simulator, truth: Truth, *, has_mechanism: bool = True, moves: bool = True, energy_seconds: float = 1000.0
+    sim: Simulator,
+    truth: Truth,
+    *,
+    has_mechanism: bool = True,
+    moves: bool = True,
+    horizons_s: tuple[int, ...] = (2, 5),
+    energy_seconds: float = 1000.0,
 ) -> Score:
     """All figures of one simulator.
 
     Without a mechanism, those about energy, mass and modes are left out; what never moves is not asked to add forces.
+    horizons_s: how far forecasts go, each a figure of its own; answers to pushes are compared over the last.
     """
     result = Score()
-    result.attempt("forecast", lambda: _forecast(sim, truth, result))
-    result.attempt("pushes", lambda: _pushes(sim, truth, result))
+    result.attempt("forecast", lambda: _forecast(sim, truth, result, horizons_s))
+    result.attempt("pushes", lambda: _pushes(sim, truth, result, horizons_s[-1]))
     result.attempt("flow", lambda: _flow(sim, truth, result))
     result.attempt("background", lambda: result.put("background_leakage", laws.background_leakage(sim, truth)))
     if moves:
@@ -77,14 +83,14 @@ def score(
 
 
 # ---- forecast
-def _forecast(sim: Simulator, truth: Truth, result: Score) -> None:
+def _forecast(sim: Simulator, truth: Truth, result: Score, horizons_s: tuple[int, ...]) -> None:
     sim.seek(0.0)
     points = BodyPoints(sim, truth.paths(np.zeros(1))[0])
-    times, q = after_clip(sim, truth, SECONDS)
+    times, q = after_clip(sim, truth, float(horizons_s[-1]))
     simulated, true = points.paths(q), truth.paths(times)
     result.series.update(forecast_times_s=times, forecast_true=true, forecast_simulated=simulated)
-    for seconds in (2, 5):
-        kept = slice(0, round(seconds * FRAMES_PER_SECOND))
+    for seconds in horizons_s:
+        kept = slice(0, seconds * FRAMES_PER_SECOND)
         errors = _point_errors(simulated[kept], true[kept])
         result.details[f"forecast_errors_{seconds}s"] = errors
         result.put(f"forecast_{seconds}s", float(np.median(errors)))
@@ -99,8 +105,8 @@ def _point_errors(simulated: Float64[np.ndarray, "T P 2"], true: Float64[np.ndar
 
 
 # ---- pushes
-def _pushes(sim: Simulator, truth: Truth, result: Score) -> None:
-    grid = np.arange(1, round(SECONDS * FRAMES_PER_SECOND) + 1) / FRAMES_PER_SECOND
+def _pushes(sim: Simulator, truth: Truth, result: Score, seconds: int) -> None:
+    grid = np.arange(1, seconds * FRAMES_PER_SECOND + 1) / FRAMES_PER_SECOND
     sim.seek(0.0)
     filmed = BodyPoints(sim, truth.paths(np.zeros(1))[0])
     rest = filmed.paths(_rest_states(sim, truth))[0]

@@ -46,6 +46,8 @@ def damped_tones(
     Source: Hua and Sarkar, "Matrix pencil method for estimating parameters of exponentially damped sinusoids", 1990.
     """
     signals = signals - signals[-len(signals) // 4 :].mean(0)
+    if np.abs(signals).max() < 1e-9:
+        return []  # nothing moves
     length = len(signals) // 3
     rows = len(signals) - length
     stacked = np.concatenate([np.lib.stride_tricks.sliding_window_view(s, length)[:rows] for s in signals.T])
@@ -56,7 +58,7 @@ def damped_tones(
     amplitudes = np.linalg.lstsq(powers, signals.astype(complex), rcond=None)[0]
     tones = []
     for pole, amplitude, course in zip(poles, amplitudes, powers.T):
-        rate = np.log(pole) / step_s
+        rate = np.log(pole) / step_s if abs(pole) > 1e-12 else complex(-1.0)
         if rate.imag > 0.05:
             power = float((np.abs(amplitude) ** 2).sum() * (np.abs(course) ** 2).mean())
             tones.append((float(rate.imag / (2 * math.pi)), float(-rate.real), power))
