@@ -153,3 +153,14 @@ def test_pieces_and_starts() -> None:
     assert starts_between(0.0, 3.0, 5.0, 8) == []
     assert starts_between(0.0, 5.0, 5.0, 8) == [0.0]
     assert starts_between(0.0, 15.0, 5.0, 8)[-1] == 10.0
+
+
+def test_rows_before_a_start_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "arm.csv"
+    file.write_text(rows_of("time,pos", 90))
+    series = read_series(file, SeriesColumns()).after(1.0)
+    assert series.times_s[0] == 0.0
+    assert len(series.times_s) == 60
+    assert series.states[0, 0] == pytest.approx(2.0, abs=1e-3)
+    with pytest.raises(DataError, match=r"but .* has 30 after 2 s\.\n  Give an earlier --start-s"):
+        read_series(file, SeriesColumns()).after(2.0)

@@ -49,6 +49,8 @@ class FitSeries:
     """states are x y pairs of the ends of such links, from the fixed end on"""
     latent_dim: int | None = None
     """use that many leading directions of the states as coordinates"""
+    start_s: float = 0.0
+    """leave out what comes before, seconds since the first row (a logger that starts before its sensors)"""
     held_out: float = 0.3
     """share of the rows, at the end, that is forecast"""
     neural_ode: bool = True
@@ -112,7 +114,7 @@ class FitSeries:
             self.input_columns or None,
             self.rate_hz,
         )
-        series = read_series(self.file, columns)
+        series = read_series(self.file, columns).after(self.start_s)
         every = max(1, len(series.times_s) // _MOST_ROWS)
         times = torch.from_numpy(series.times_s[::every].copy())
         num_train = len(times) - round(self.held_out * len(times))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +47,24 @@ class Series:
     state_names: tuple[str, ...]
     input_names: tuple[str, ...]
     notes: list[str] = field(default_factory=list)
+
+    def after(self, start_s: float) -> Series:
+        """The rows from a time on, with times that count from the first of them.
+
+        Raises: DataError if too few are left.
+        """
+        kept = self.times_s >= start_s
+        if kept.sum() < MIN_ROWS:
+            raise data_error(
+                f"A series must have {MIN_ROWS} rows or more, but {self.file} has {int(kept.sum())} "
+                f"after {start_s:g} s.",
+                "Give an earlier --start-s.",
+            )
+        times_s = self.times_s[kept]
+        rates = None if self.rates is None else self.rates[kept]
+        return replace(
+            self, times_s=times_s - times_s[0], states=self.states[kept], rates=rates, inputs=self.inputs[kept]
+        )
 
 
 def read_series(file: Path, columns: SeriesColumns, *, from_zero: bool = True) -> Series:
