@@ -3,7 +3,7 @@
 Per pixel the background is the color seen most often. Where a thing rests at one place most of the time, that color is
 the thing's own: in every frame in which the thing is away, a blob then differs from the background picture although the
 frame shows bare background there. Such a blob (a ghost) has its outline in the background picture and not in the frame,
-a real thing the other way round; ghosts are replaced by what the frames show there. After that, a pixel that shows several
+a real thing the other way round; ghosts are replaced by what the frames show there. After that, a pixel with several
 colors takes the one that continues its surroundings, where one clearly does, and what a moving thing always covers is
 filled in from there.
 """

@@ -36,7 +36,7 @@ class ArticulatedBases(nn.Module):
 
     parents: index of every part's parent, -1 for the world; parents come before their children.
     angle_offsets [P] radians, angle_rows [P, d]; anchors b [P, 2]; slide_offsets [P, 2], slide_rows [P, 2, d] in the
-    parent's axes; origin o [2], scene units.
+    parent's axes; origin o [2], scene units; has_free_rows: whether gradients reach the rows.
 
     Raises: ValueError if a parent does not come before its child.
     Law: tests/laws/test_articulated.py.
@@ -44,6 +44,7 @@ class ArticulatedBases(nn.Module):
 
     origin: Tensor
     parents: Tensor
+    has_free_rows: Tensor
     _lineage: Tensor
     _slot: Tensor
 
@@ -63,6 +64,11 @@ class ArticulatedBases(nn.Module):
         self.slide_rows = nn.Parameter(torch.zeros(num, 2, latent_dim))
         self.register_buffer("origin", torch.zeros(2))
         self.register_buffer("parents", torch.tensor(list(parents), dtype=torch.long))
+        # Rows say which coordinate moves which joint: pictures may bend the modes of a chain, but not tie joints.
+        self.register_buffer("has_free_rows", torch.tensor(False))
+        for rows in (self.angle_rows, self.slide_rows):
+            rows.register_hook(lambda grad: grad * self.has_free_rows)
+        self.slide_offsets.register_hook(torch.zeros_like)
         lineage = torch.eye(num)
         for p, parent in enumerate(parents):
             if parent >= 0:

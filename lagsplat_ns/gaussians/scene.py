@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.gaussians.articulated import ArticulatedBases
 from lagsplat_ns.gaussians.bases import MotionBases, motion_vector, placement
 from lagsplat_ns.gaussians.clusters import clustered_metric
 from lagsplat_ns.gaussians.conditional import ConditionalDecoder
@@ -21,6 +22,7 @@ from lagsplat_ns.gaussians.rotations import plane_rotation_quaternion, quaternio
 from lagsplat_ns.types import Gaussians
 
 DecoderName = Literal["bases", "conditional"]
+_TUPLES = ("parents", "input_names", "input_units", "input_logs")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class SceneSpec:
     num_bases: int = 1
     degree: int = 1
     has_pivots: bool = False
+    parents: tuple[int, ...] = ()
+    """of parts tied into trees (see `ArticulatedBases`), one for every basis; none: bases that are polynomials of q"""
     decoder: DecoderName = "bases"
     is_embedded: bool = False
     """whether q exists: before, every frame carries free rigid motions of its own"""
@@ -72,8 +76,9 @@ class ClipPath:
 class LatentScene(nn.Module):
     """All Gaussians of a scene as functions of q, with the mechanism that moves q.
 
-    Moving primitives come first: x_i(q) = o + A_i m(q) in the picture plane y = 0 (see `MotionBases`), rotations turn
-    with the same motions, static primitives stay. `mechanism` is None until the dynamics were identified.
+    Moving primitives come first: x_i(q) = o + A_i m(q) in the picture plane y = 0 (see `MotionBases` and
+    `ArticulatedBases`), rotations turn with the same motions, static primitives stay. `mechanism` is None until
+    the dynamics were identified.
     """
 
     is_moving: Tensor
@@ -102,7 +107,11 @@ class LatentScene(nn.Module):
             }
         )
         self._keep_in_plane()
-        self.bases = MotionBases(spec.latent_dim, spec.num_bases, spec.degree, spec.has_pivots)
+        self.bases: MotionBases | ArticulatedBases = (
+            ArticulatedBases(spec.latent_dim, spec.parents)
+            if spec.parents
+            else MotionBases(spec.latent_dim, spec.num_bases, spec.degree, spec.has_pivots)
+        )
         self.frame_motions = nn.Parameter(torch.zeros(frames, 3 * spec.num_bases))  # angles [P], translations [P, 2]
         self.conditional = ConditionalDecoder(moving, spec.latent_dim) if spec.decoder == "conditional" else None
         self.mechanism: Mechanism | None = self.new_mechanism() if spec.has_mechanism else None
@@ -135,7 +144,7 @@ class LatentScene(nn.Module):
     def from_state_dict(cls, state: Mapping[str, Any]) -> LatentScene:
         """The scene of a state dict, with the shapes that it was saved with."""
         stored = dict(state["_extra_state"])
-        lists = {name: tuple(stored.get(name, ())) for name in ("input_names", "input_units", "input_logs")}
+        lists = {name: tuple(stored.get(name, ())) for name in _TUPLES}
         scene = cls(SceneSpec(**{**stored, **lists}))
         scene.load_state_dict(dict(state))
         return scene

@@ -78,12 +78,12 @@ def _center_line(points: np.ndarray, along: np.ndarray, count: int) -> tuple[np.
         for part in (np.real, np.imag)
     )
     fine = np.linspace(0.0, 1.0, 400)
-    path = line(fine) + 1j * across(fine)
+    path = np.asarray(line(fine)) + 1j * np.asarray(across(fine))
     length = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(path)))])
     nearest = cKDTree(np.stack([path.real, path.imag], 1)).query(np.stack([points.real, points.imag], 1))[1]
     # the line's own ends are cut a little short by averaging: nearest points spread it to the whole thing
     even = np.interp(np.linspace(0.0, length[-1], count + 1), length, fine)
-    return length[nearest], line(even) + 1j * across(even)
+    return length[nearest], np.asarray(line(even)) + 1j * np.asarray(across(even))
 
 
 def find_chain(tracks: Complex[np.ndarray, "T N"], points: Complex[np.ndarray, " N"], area_px: float) -> Chain | None:

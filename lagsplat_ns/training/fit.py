@@ -21,17 +21,14 @@ from lagsplat_ns.training.conditional_start import start_conditional
 from lagsplat_ns.training.dynamics import LearnedDynamics, learn_dynamics
 from lagsplat_ns.training.embedding import Embedding, Motions, candidates, embed
 from lagsplat_ns.training.evaluate import evaluate
-from lagsplat_ns.training.flow_start import FlowStart, parts_from_flow, start_from_flow, uncovered
-from lagsplat_ns.training.measure import measure
+from lagsplat_ns.training.measure import find_again, measure
 from lagsplat_ns.training.recorded_inputs import recorded_inputs
 from lagsplat_ns.training.report import FitReport
 from lagsplat_ns.training.stages import Stage, StageName
+from lagsplat_ns.training.starts import FlowStarts, MotionStart, StructureStart, find_structure
 
-_MOST_BASES = 4
 _HOPELESS = 0.5
 """forecast error of the tail, as a share of its spread, that is no better than guessing"""
-_SKINNING_START = 4.0
-"""logit of a primitive's own part when training begins"""
 
 
 @dataclass
@@ -83,7 +80,7 @@ class SceneFit:
         self.train_frames = np.concatenate(
             [np.arange(clip.num_train) + start for clip, start in zip(clips, self.offsets[:-1], strict=True)]
         )
-        self.starts: list[list[FlowStart]] | None = None
+        self.start: MotionStart | None = None
         self.background = torch.from_numpy(np.array(clips[0].background)).to(device).float() / 255
         self.learned: LearnedDynamics | None = None
 
@@ -109,45 +106,26 @@ class SceneFit:
     def initial_spec(self) -> SceneSpec:
         """Shapes before anything was learned: sizes from the picture and from the moving pixels."""
         options, clip = self.options, self.clips[0]
-        num_bases = options.num_bases or len(self.flow_starts()[0])
-        areas = [mask.sum() for mask in self._part_masks()]
-        num_moving = int(np.clip(sum(areas) / 1.2, 60, options.max_moving))
+        start = self.motion_start()
+        num_moving = int(np.clip(start.area_px() / 1.2, 60, options.max_moving))
         height, width = clip.background.shape[:2]
         num_static = max(200, int(options.num_static * height * width / 256**2))
         return SceneSpec(
             num_moving, num_static, int(self.offsets[-1]), width, height, self.camera.focal,
             seconds_per_unit=float(clip.times_s[-1] - clip.times_s[0]), num_clips=len(self.clips),
-            num_bases=num_bases, **recorded_inputs(self.clips),
+            **start.spec_fields(), **recorded_inputs(self.clips),
         )  # fmt: skip
 
-    def flow_starts(self) -> list[list[FlowStart]]:
-        """Rigid parts of every clip: found in the first one, found again in the others."""
-        if self.starts is None:
+    def motion_start(self) -> MotionStart:
+        """What moves and how, as far as it can be told before any Gaussian is trained."""
+        if self.start is None:
             self.log.begin("flow")
-            self.starts = []
-            for clip in self.clips:
-                n = clip.num_train
-                seen = (clip.frames[:n], np.array(clip.masks[:n]), clip.flow[: n - 1])
-                if not self.starts:
-                    self.starts.append(parts_from_flow(*seen, max_parts=self.options.num_bases or _MOST_BASES))
-                    continue
-                templates = [(self.clips[0].frames[part.reference], part) for part in self.starts[0]]
-                self.starts.append([start_from_flow(*seen, template=template) for template in templates])
-        return self.starts
-
-    def _part_masks(self) -> list[np.ndarray]:
-        """Pixels of every part in its reference frame of the first clip, without those of the parts before it."""
-        clip, parts = self.clips[0], self.flow_starts()[0]
-        masks = []
-        for k, part in enumerate(parts):
-            left = clip.masks[part.reference]
-            for other in parts[:k]:
-                left = uncovered(other.at([part.reference]), left[None])[0]
-            grown = appearance.object_mask(clip.frames[part.reference], clip.background, left)
-            for other in parts[:k]:
-                grown = uncovered(other.at([part.reference]), grown[None])[0]
-            masks.append(grown if grown.any() else left)
-        return masks
+            wants_structure = self.options.num_bases is None
+            found = find_structure(self.clips[0], self.options.latent_dim) if wants_structure else None
+            self.start = FlowStarts(self.clips, self.options.num_bases) if found is None else StructureStart(*found)
+            if isinstance(self.start, StructureStart):
+                self.log.notes.append(self.start.description())
+        return self.start
 
     def enter(self, stage: StageName, scene: LatentScene) -> LatentScene:
         """Prepare a stage; returns the scene to train on, a new one where shapes change."""
@@ -162,33 +140,8 @@ class SceneFit:
             scene.path_clip.copy_(torch.from_numpy(np.repeat(np.arange(len(self.clips)), self.lengths)))
             scene.path_num_train.copy_(torch.tensor([c.num_train for c in self.clips]))
         appearance.fill_static(scene, self.camera, np.array(clip.background), self.options.seed)
-        self._place_moving(scene)
+        self.motion_start().place(scene, self.clips, self.camera, self.options.seed)
         return scene
-
-    def _place_moving(self, scene: LatentScene) -> None:
-        """Fill every part's Gaussians from its reference frame, and set the motions that carry them."""
-        clip, parts, masks = self.clips[0], self.flow_starts()[0], self._part_masks()
-        num_bases, total = scene.spec.num_bases, int(self.offsets[-1])
-        shares = np.cumsum([0.0] + [mask.sum() for mask in masks]) / sum(mask.sum() for mask in masks)
-        edges = np.round(shares * scene.num_moving).astype(int)
-        skinning = np.zeros((scene.num_gaussians, num_bases))
-        for k, (part, mask) in enumerate(zip(parts, masks, strict=True)):
-            rows = slice(edges[k], edges[k + 1])
-            appearance.fill_moving(scene, self.camera, clip.frames[part.reference], mask, rows, self.options.seed + k)
-            skinning[rows, k] = _SKINNING_START
-        angles, shifts = np.zeros((total, num_bases)), np.zeros((total, num_bases, 2))
-        origin = parts[0].origin
-        for starts, offset in zip(self.flow_starts(), self.offsets[:-1], strict=True):
-            for k in range(num_bases):
-                start = starts[min(k, len(starts) - 1)].about(origin)
-                rows = slice(offset, offset + len(start.angles))
-                angles[rows, k], shifts[rows, k] = start.angles, start.translations
-        if num_bases > len(parts):  # more bases than parts were asked for: they must differ before they can part
-            angles[:, len(parts) :] += 0.01 * self.rng.standard_normal((total, num_bases - len(parts)))
-            skinning += 0.1 * self.rng.standard_normal(skinning.shape)
-        with torch.no_grad():
-            scene.gauss_params["skinning"].copy_(torch.from_numpy(skinning))
-        appearance.set_frame_motions(scene, self.camera, origin, angles, shifts)
 
     def _enter_kinematics(self, scene: LatentScene) -> LatentScene:
         self._freeze_background(scene)
@@ -199,6 +152,8 @@ class SceneFit:
             self.background = render_static(scene, self.camera)
 
     def _enter_embed(self, scene: LatentScene) -> LatentScene:
+        if scene.spec.is_embedded:
+            return self._enter_embed_structured(scene)
         motions = self._train_motions(scene)
         pixel = self.camera.pixel_size
         if self.options.latent_dim is not None:
@@ -211,6 +166,18 @@ class SceneFit:
         )
         scene = self._embedded(scene, chosen)
         self._measure(scene)
+        return scene
+
+    def _enter_embed_structured(self, scene: LatentScene) -> LatentScene:
+        """Find the thing of the first clip in the others, and read q off all pictures."""
+        seen = scene.frame_q[: self.clips[0].num_train].double().cpu().numpy()
+        for clip, offset in zip(self.clips[1:], self.offsets[1:-1], strict=True):
+            q = find_again(scene, self.camera, self.background, clip.frames[: clip.num_train], clip.times_s, seen)
+            scene.frame_q[offset : offset + len(q)] = torch.from_numpy(q).float().to(self.device)
+        self._measure(scene)
+        if self.options.decoder == "conditional":
+            scene = self._recreated(scene, replace(scene.spec, decoder="conditional"))
+            start_conditional(scene, scene.frame_q[torch.from_numpy(self.train_frames)], self.options.seed)
         return scene
 
     def _measure(self, scene: LatentScene) -> None:
@@ -264,18 +231,23 @@ class SceneFit:
             scene.spec, latent_dim=chosen.latent_dim, degree=chosen.degree, has_pivots=chosen.has_pivots,
             decoder=self.options.decoder, is_embedded=True,
         )  # fmt: skip
-        result = LatentScene(spec).to(self.device)
-        with torch.no_grad():
-            for name in scene.gauss_params:
-                result.gauss_params[name].copy_(scene.gauss_params[name])
-            result.frame_motions.copy_(scene.frame_motions)
-            for name in ("path_times_s", "path_clip", "path_num_train"):
-                getattr(result, name).copy_(getattr(scene, name))
+        result = self._recreated(scene, spec)
         result.bases.load_state_dict({k: v.float() for k, v in chosen.bases.state_dict().items()})
         with torch.no_grad():
             result.frame_q[torch.from_numpy(self.train_frames)] = torch.from_numpy(chosen.q).float().to(self.device)
         if result.conditional is not None:
             start_conditional(result, result.frame_q[torch.from_numpy(self.train_frames)], self.options.seed)
+        return result
+
+    def _recreated(self, scene: LatentScene, spec: SceneSpec) -> LatentScene:
+        """The same primitives in a scene of other shapes; everything that has the same shape there is taken over."""
+        result, old = LatentScene(spec).to(self.device), scene.state_dict()
+        same = {
+            name: value
+            for name, value in result.state_dict().items()
+            if isinstance(value, torch.Tensor) and name in old and old[name].shape == value.shape
+        }
+        result.load_state_dict({name: old[name] for name in same}, strict=False)
         return result
 
     def _enter_joint(self, scene: LatentScene) -> LatentScene:
@@ -312,18 +284,24 @@ class SceneFit:
         self.log.begin("report")
         return evaluate(self, scene)
 
+    def _num_known(self, scene: LatentScene, stage: Stage) -> int:
+        """Frames up to this one have a motion already: of several clips only the first, until the thing is found in the
+        others."""
+        waits = scene.spec.is_embedded and stage.name == "kinematics"
+        return int(self.offsets[1] if waits else self.offsets[-1])
+
     # ---- loss
     def loss(self, scene: LatentScene, stage: Stage, progress: float) -> dict[str, Tensor]:
         """The terms of one step's loss."""
         if stage.name == "background":
             target = torch.from_numpy(np.array(self.clips[0].background)).to(self.device).float() / 255
             return {"photometric": losses.photometric(render_static(scene, self.camera)[None], target[None])}
-        count = min(stage.frames, len(self.train_frames))
-        index = self.rng.choice(self.train_frames, count, replace=False)
+        known = self.train_frames[self.train_frames < self._num_known(scene, stage)]
+        index = self.rng.choice(known, min(stage.frames, len(known)), replace=False)
         poses = scene.moving_at_frames(torch.from_numpy(index).to(self.device))
         pictures = render_over(scene, self.camera, self.background, poses)
         terms = {"photometric": losses.photometric(pictures, self.tensor_frames(index), stage.blur(progress))}
-        if stage.name == "kinematics" and stage.blur(progress) > 1:
+        if not scene.spec.is_embedded and stage.name == "kinematics" and stage.blur(progress) > 1:
             owners = self._owner(index)
             first, count = self.offsets[owners], np.array([clip.num_train for clip in self.clips])[owners]
             rows = [np.clip(index + shift, first, first + count - 1) for shift in (-1, 0, 1)]

@@ -1,4 +1,4 @@
-"""How rigid parts hang together: pivots, joints, slides and free parts, and the tree that explains their motions best."""
+"""How rigid parts hang together: pivots, joints, slides, free parts, and the tree that explains their motions best."""
 
 from __future__ import annotations
 

@@ -134,3 +134,29 @@ def track(
         found.append(guess[0].double().cpu().numpy())
         rate = (found[-1] - found[-2]) / gap
     return np.stack(found[1:])
+
+
+@torch.no_grad()
+def find_again(
+    scene: LatentScene,
+    camera: FilmingCamera,
+    background: Float[Tensor, "H W 3"],
+    frames: UInt8[np.ndarray, "F H W 3"],
+    times_s: Float[np.ndarray, " T"],
+    known: Float[np.ndarray, "K d"],
+) -> Float[np.ndarray, "F d"]:
+    """q of all frames of another clip of the same thing, from where it was in the first one (`known`).
+
+    The first frame is compared with pictures of known states; the best is refined, and followed through the clip.
+    """
+    device = background.device
+    picks = known[np.unique(np.linspace(0, len(known) - 1, 60).astype(int))]
+    picture = _smooth(tensor_frames(frames[:1], device), 9)
+    guesses = torch.from_numpy(picks).float().to(device)
+    shown = torch.cat([render_over(scene, camera, background, scene.moving(part)) for part in guesses.split(_CHUNK)])
+    errors = (_smooth(shown, 9) - picture).square().mean((1, 2, 3))
+    best = picks[int(errors.argmin())]
+    still = np.zeros_like(best)
+    first = track(scene, camera, background, np.repeat(frames[:1], 3, 0), best, still, np.arange(4.0))[-1]
+    ahead = track(scene, camera, background, frames[1:], first, still, times_s[: len(frames)])
+    return np.concatenate([first[None], ahead])

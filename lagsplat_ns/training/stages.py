@@ -44,7 +44,12 @@ def default_stages() -> tuple[Stage, ...]:
     """background picture -> free motions -> motions as functions of q -> q moved by the learned dynamics."""
     return (
         Stage("background", 0.15, {**_APPEARANCE, "quats": 1.0}, frames=1),
-        Stage("kinematics", 0.35, {**_APPEARANCE, "frame_motions": 1.0, "skinning": 1.0}, blurs=((0.2, 7), (0.35, 3))),
+        Stage(
+            "kinematics",
+            0.35,
+            {**_APPEARANCE, "frame_motions": 1.0, "skinning": 1.0, "bases": 0.3},
+            blurs=((0.2, 7), (0.35, 3)),
+        ),  # fmt: skip
         Stage("embed", 0.3, {**_APPEARANCE, "skinning": 0.5, "bases": 1.0, "conditional": 1.0}),
         Stage("joint", 0.2, {**_APPEARANCE, "skinning": 0.2, "bases": 0.2, "conditional": 0.5}, decay_at=0.5),
     )

@@ -1,4 +1,4 @@
-"""The structure behind a motion: which parts there are, how they hang together, and the fewest coordinates that move it.
+"""The structure behind a motion: which parts there are, how they hang together, which coordinates move it.
 
 Lengths are pixels with v pointing up (complex u - i v from the middle of the picture) until an embedding is made.
 """
@@ -19,8 +19,10 @@ from lagsplat_ns.training.deformation import Deformation
 from lagsplat_ns.training.joints import WORLD, Joint, hang_together
 from lagsplat_ns.training.rigid_parts import RigidMotion, RigidParts, TrackedPoints, partitions, structure_tensors
 
-_RIGID_PX = {1: 0.7, 2: 0.5, 3: 0.5, 4: 0.5}
-"""how well so many rigid parts must explain the tracks, root mean square"""
+_RIGID_PX = 0.5
+"""how well rigid parts must explain the tracks, root mean square"""
+_ONE_PART_PX, _ONE_PART = (0.35, 0.7), 0.02
+"""the same for a single part: a share of its motion, within bounds"""
 _MOST_PARTS = 4
 _UNSEEN_PX = 0.25
 """motion below which a coordinate counts as nothing"""
@@ -35,8 +37,8 @@ _MOST_MODES = 4
 class Structure:
     """Parts tied into trees with joint coordinates phi, and the tracks that they explain.
 
-    bases: m(phi) in pixels; phi [T, D]; skinning [N, P] of the tracked points [N]; tracks [T, N]; stiffness [D, D]: what
-    squared coordinates cost per frame, px^2; is_modal: whether a few modes of phi are to be the coordinates.
+    bases: m(phi) in pixels; phi [T, D]; skinning [N, P] of the tracked points [N]; tracks [T, N]; stiffness [D, D]:
+    what squared coordinates cost per frame, px^2; is_modal: whether a few modes of phi are to be the coordinates.
     """
 
     bases: ArticulatedBases
@@ -53,6 +55,10 @@ class Structure:
     @property
     def num_coordinates(self) -> int:
         return self.phi.shape[1]
+
+    def is_one_turning_part(self) -> bool:
+        """Whether this is a single rigid part that turns about a pivot, or moves freely."""
+        return self.bases.num_bases == 1 and bool((self.bases.angle_rows != 0).any())
 
     @cached_property
     def placements(self) -> torch.Tensor:
@@ -256,9 +262,7 @@ def modes_of(structure: Structure) -> list[Modes]:
     return found
 
 
-def find_structures(
-    deformation: Deformation, frame: UInt8[np.ndarray, "H W 3"], area_px: float
-) -> list[Structure]:
+def find_structures(deformation: Deformation, frame: UInt8[np.ndarray, "H W 3"], area_px: float) -> list[Structure]:
     """Structures that may explain a deformation: rigid parts on joints, and a chain where it bends.
 
     frame: the reference frame; area_px: how many of its pixels move.
@@ -271,12 +275,17 @@ def find_structures(
         structure_tensors(frame, deformation.points),
     )
     found = []
+    spread = float(np.sqrt(np.square(np.abs(seen.tracks - seen.tracks.mean(0))).mean()))
+    one_part = float(np.clip(_ONE_PART * spread, *_ONE_PART_PX))
     for parts in partitions(seen, _MOST_PARTS):
-        if parts.typical_error() < _RIGID_PX[len(parts.motions)] or len(parts.motions) == _MOST_PARTS:
-            own = [seen[parts.labels == k] for k in range(len(parts.motions))]
+        count = len(parts.motions)
+        if parts.typical_error() < (one_part if count == 1 else _RIGID_PX) or count == _MOST_PARTS:
+            own = [seen[parts.labels == k] for k in range(count)]
             joints = hang_together(parts.motions, own, float(max(width, height)))
             found.append(tree_of_parts(seen, parts, joints))
             break
+    if len(found) == 1 and found[0].bases.num_bases == 1:
+        return found
     is_one_thing = deformation.component.max() == deformation.component.min()
     chain = find_chain(seen.tracks, seen.points, area_px) if is_one_thing else None
     if chain is not None:
