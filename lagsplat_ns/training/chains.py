@@ -73,8 +73,10 @@ def _center_line(points: np.ndarray, along: np.ndarray, count: int) -> tuple[np.
     rank = np.empty(len(points))
     rank[order] = np.arange(len(points)) / len(points)
     knots = np.array([rank[g].mean() for g in groups])
+    spread = np.array([points[g].std() / np.sqrt(len(g)) for g in groups])  # of the middle of each group
+    weights = 1.0 / np.hypot(spread, _LINE_PX)
     line, across = (
-        UnivariateSpline(knots, [part(points[g]).mean() for g in groups], k=3, s=_LINE_PX**2 * len(groups))
+        UnivariateSpline(knots, [part(points[g]).mean() for g in groups], weights, k=3, s=len(groups))
         for part in (np.real, np.imag)
     )
     fine = np.linspace(0.0, 1.0, 400)

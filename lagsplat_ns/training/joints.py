@@ -91,10 +91,10 @@ def joints_between(motion: RigidMotion, seen: TrackedPoints, parent: int, pictur
     path = motion.turns * center + motion.shifts
     size = float(np.sqrt(np.square(np.abs(points - center)).mean()))
     spin = _spin_error(motion, seen)
-    found = [Joint("free", parent, center, 1.0, 0.0), Joint("carried", parent, center, 1.0, spin)]
+    found = [Joint("free", parent, center, 1 + 0j, 0.0), Joint("carried", parent, center, 1 + 0j, spin)]
     anchor, residual = _pivot(motion, center)
     if float(np.std(motion.angles)) * size > _NOISE_PX:
-        found.append(Joint("pivot", parent, anchor, 1.0, residual))
+        found.append(Joint("pivot", parent, anchor, 1 + 0j, residual))
     offsets = path - path.mean()
     covariance = np.cov(np.stack([offsets.real, offsets.imag]))
     _, axes = np.linalg.eigh(covariance)
@@ -106,7 +106,7 @@ def joints_between(motion: RigidMotion, seen: TrackedPoints, parent: int, pictur
     arc = np.unwrap(np.angle((path - middle) / (center - middle))) if radius > 1e-6 else np.zeros(len(path))
     if radius < 4 * picture_px and spin < 1.0 and float(np.ptp(arc)) > 0.05:
         radial = float(np.hypot(_rms(np.abs(path - middle) - radius), spin))
-        found.append(Joint("pivot", parent, middle, 1.0, radial, arc))
+        found.append(Joint("pivot", parent, middle, 1 + 0j, radial, arc))
     if slide.residual < 1.3 * min(j.residual for j in found if j.num_coordinates == 1) + 0.1:
         found = [j for j in found if j.kind != "pivot"]  # a straight line is a circle, too
     return found

@@ -181,3 +181,20 @@ def partitions(seen: TrackedPoints, most: int) -> Iterator[RigidParts]:
             return
         parts = _settle(seen, labels, count)
         yield parts
+
+
+def pruned(seen: TrackedPoints, parts: RigidParts, tolerance: float) -> RigidParts:
+    """The same without parts that the others explain as well, `tolerance` pixels: growing parts leaves crumbs."""
+    while len(parts.motions) > 1:
+        count = len(parts.motions)
+        errors = np.stack([motion.errors(seen) for motion in parts.motions], 1)
+        fewer = []
+        for k in range(count):
+            others = [j for j in range(count) if j != k]
+            labels = np.where(parts.labels == k, errors[:, others].argmin(1), np.searchsorted(others, parts.labels))
+            fewer.append(_settle(seen, labels, count - 1))
+        best = min(fewer, key=RigidParts.typical_error)
+        if best.typical_error() >= tolerance:
+            break
+        parts = best
+    return parts

@@ -49,7 +49,7 @@ def default_stages() -> tuple[Stage, ...]:
             0.35,
             {**_APPEARANCE, "frame_motions": 1.0, "skinning": 1.0, "bases": 0.3},
             blurs=((0.2, 7), (0.35, 3)),
-        ),  # fmt: skip
+        ),
         Stage("embed", 0.3, {**_APPEARANCE, "skinning": 0.5, "bases": 1.0, "conditional": 1.0}),
         Stage("joint", 0.2, {**_APPEARANCE, "skinning": 0.2, "bases": 0.2, "conditional": 0.5}, decay_at=0.5),
     )

@@ -17,7 +17,14 @@ from lagsplat_ns.gaussians.bases import motion_gram, placement
 from lagsplat_ns.training.chains import Chain, find_chain
 from lagsplat_ns.training.deformation import Deformation
 from lagsplat_ns.training.joints import WORLD, Joint, hang_together
-from lagsplat_ns.training.rigid_parts import RigidMotion, RigidParts, TrackedPoints, partitions, structure_tensors
+from lagsplat_ns.training.rigid_parts import (
+    RigidMotion,
+    RigidParts,
+    TrackedPoints,
+    partitions,
+    pruned,
+    structure_tensors,
+)
 
 _RIGID_PX = 0.5
 """how well rigid parts must explain the tracks, root mean square"""
@@ -280,7 +287,8 @@ def find_structures(deformation: Deformation, frame: UInt8[np.ndarray, "H W 3"],
     for parts in partitions(seen, _MOST_PARTS):
         count = len(parts.motions)
         if parts.typical_error() < (one_part if count == 1 else _RIGID_PX) or count == _MOST_PARTS:
-            own = [seen[parts.labels == k] for k in range(count)]
+            parts = pruned(seen, parts, _RIGID_PX)
+            own = [seen[parts.labels == k] for k in range(len(parts.motions))]
             joints = hang_together(parts.motions, own, float(max(width, height)))
             found.append(tree_of_parts(seen, parts, joints))
             break
