@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 _LEAST_ROWS = 32
-_ITERATIONS = 10
+_STAGES = (0.15, 0.4, 1.0)
+"""parts of the stretch that are fitted, one after the other"""
+_ITERATIONS = 5
 _SHARES = (1.0, 0.3, 0.1, 0.02, 0.0)
 """parts of a Gauss-Newton step that are tried"""
 _GUESS_SHARES = (0.06, 0.14, 0.3)
@@ -129,19 +131,22 @@ def start_states(
     misfit = torch.full((len(x),), math.inf, dtype=torch.float64)
     predict = mechanism_predictor(identified, observed.inputs)
     probes = 1e-6 * identified.scales.state_probes
-    shares = torch.tensor(_SHARES, dtype=torch.float64)
-    for _ in range(_ITERATIONS):
-        states = x.expand(1 + 2 * d, -1, -1).clone()
-        states[1:] += probes.diag()[:, None, :]
-        q = predict(State(states[..., :d], states[..., d:]), begin_s, grid)  # [G, 1 + 2 d, S, d]
-        residual = ((q[:, 0] - seen) / identified.noise).movedim(1, 0).flatten(1)  # [S, G d]
-        slopes = ((q[:, 1:] - q[:, :1]) / probes[:, None, None] / identified.noise).permute(2, 0, 3, 1).flatten(1, 2)
-        size = slopes.square().sum(1).sqrt().clamp(min=1e-30)
-        step = torch.linalg.lstsq((slopes / size[:, None]).nan_to_num(), residual.nan_to_num()[..., None])
-        tried = x - shares[:, None, None] * (step.solution[..., 0] / size)  # [K, S, 2 d]
-        miss = predict(State(tried[..., :d], tried[..., d:]), begin_s, grid) - seen[:, None]
-        misfit, best = (miss / identified.noise).square().sum((0, -1)).nan_to_num(nan=math.inf).min(0)
-        x = tried[best, torch.arange(len(best))]
+    shares, noise = torch.tensor(_SHARES, dtype=torch.float64), identified.noise
+    for share in _STAGES:  # ever more of the stretch, so that a poor guess cannot end on another branch
+        rows = max(round(share * count), min(6, count)) + 1
+        ahead, sight = grid[:rows], seen[:rows]
+        for _ in range(_ITERATIONS):
+            states = x.expand(1 + 2 * d, -1, -1).clone()
+            states[1:] += probes.diag()[:, None, :]
+            q = predict(State(states[..., :d], states[..., d:]), begin_s, ahead)  # [G, 1 + 2 d, S, d]
+            residual = ((q[:, 0] - sight) / noise).movedim(1, 0).flatten(1)  # [S, G d]
+            slopes = ((q[:, 1:] - q[:, :1]) / probes[:, None, None] / noise).permute(2, 0, 3, 1).flatten(1, 2)
+            size = slopes.square().sum(1).sqrt().clamp(min=1e-30)
+            step = torch.linalg.lstsq((slopes / size[:, None]).nan_to_num(), residual.nan_to_num()[..., None])
+            tried = x - shares[:, None, None] * (step.solution[..., 0] / size)  # [K, S, 2 d]
+            miss = predict(State(tried[..., :d], tried[..., d:]), begin_s, ahead) - sight[:, None]
+            misfit, best = (miss / noise).square().sum((0, -1)).nan_to_num(nan=math.inf).min(0)
+            x = tried[best, torch.arange(len(best))]
     chosen = misfit.view(-1, num_starts).argmin(0) * num_starts + torch.arange(num_starts)
     x, begin_s = x[chosen], begin_s[chosen]
     end = rollout(
