@@ -14,7 +14,7 @@ from lagsplat_ns.evaluation import NEIGHBORHOOD
 from lagsplat_ns.simulator import Simulator
 from lagsplat_ns.types import State
 
-__all__ = ["BodyPoints", "after_clip", "answer_states", "put_at_rest"]
+__all__ = ["BodyPoints", "advance", "after_clip", "answer_states", "put_at_rest"]
 
 INPUT_STEP_S = 1 / 120  # inputs are held this long, at the value in the middle
 
@@ -97,7 +97,8 @@ def after_clip(sim: Simulator, truth: Truth, seconds: float, rate: int = 30) -> 
 def advance(sim: Simulator, truth: Truth, until_s: float) -> None:
     """Lets the time pass up to `until_s`, under the true inputs where there are any."""
     if not truth.is_forced:
-        sim.step(until_s - sim.time_s)
+        if until_s > sim.time_s:
+            sim.step(until_s - sim.time_s)
         return
     while until_s - sim.time_s > 1e-9:
         step = min(INPUT_STEP_S, until_s - sim.time_s)

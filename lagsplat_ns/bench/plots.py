@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lagsplat_ns.bench.following import advance
 from lagsplat_ns.bench.truth import Truth
 from lagsplat_ns.simulator import Simulator
 
@@ -75,7 +76,7 @@ def plot_pushes(truth: Truth, series: Series, result: dict, path: Path) -> None:
         margin = 0.4 * np.ptp(true[:, axis]) + 2
         panel.set_ylim(true[:, axis].min() - margin, true[:, axis].max() + margin)
         note = " (sets the gain)" if k == 0 else ""
-        panel.set_title(f"{push.point}: {errors[k]:.1%}{note}" if k < len(errors) else push.point, fontsize=9)
+        panel.set_title(f"{push.point}: {errors[k]:.2%}{note}" if k < len(errors) else push.point, fontsize=9)
         panel.set_xlabel("seconds")
         panel.set_ylabel(f"{'xy'[axis]}, pixels")
     figure.savefig(path, dpi=100)
@@ -98,7 +99,7 @@ def plot_energy(series: Series, path: Path) -> None:
         if len(sizes):
             right.plot(each["long_run_times_s"], np.maximum(sizes, 1e-8), color=COLORS[name], lw=0.9, label=name)
             right.set_yscale("log")
-    right.set_title("distance from rest after a push 100 times too strong, ranges of the clip")
+    right.set_title("after a push 100 times too strong: distance in ranges")
     right.set_xlabel("seconds")
     if right.lines:
         right.legend(frameon=False)
@@ -107,7 +108,7 @@ def plot_energy(series: Series, path: Path) -> None:
 
 
 def contact_sheet(sim: Simulator, truth: Truth, clip: Path, path: Path) -> None:
-    """Frames of the clip, what the simulator shows at these times, and what it shows as long after the clip."""
+    """Frames of the clip, what the simulator shows at these times, and its forecast as long after, with true points."""
     import av
     from PIL import Image, ImageDraw
 
@@ -118,7 +119,8 @@ def contact_sheet(sim: Simulator, truth: Truth, clip: Path, path: Path) -> None:
         time_s = k / truth.frames_per_second
         rows[0].append(frames[k])
         for row, moment in ((1, time_s), (2, time_s + truth.clip_seconds)):
-            sim.seek(moment)
+            sim.seek(min(moment, sim.clip_end_s))
+            advance(sim, truth, moment)
             picture = Image.fromarray((sim.render().cpu().numpy() * 255 + 0.5).astype(np.uint8))
             draw = ImageDraw.Draw(picture)
             for x, y in truth.paths(np.array([moment]))[0]:

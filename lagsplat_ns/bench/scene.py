@@ -62,8 +62,8 @@ class BuiltScene:
     input_travel: float = 0.55
     rests_anywhere: bool = False
     """no potential: it stays wherever it stopped"""
-    num_parts: int = 1
-    """rigid parts that move, where the thing is made of a few"""
+    movers: tuple[int, ...] = ()
+    """which of several things that know nothing of each other every watched point belongs to; empty for one thing"""
 
 
 Self = TypeVar("Self", bound="SceneParameters")

@@ -115,13 +115,19 @@ def _pushes(sim: Simulator, truth: Truth, result: Score, seconds: int) -> None:
     rest = points.paths(_rest_states(sim, truth))[0]
     empty = [k for k, push in enumerate(truth.pushes) if sim.grab(push.pixel).is_empty]
     result.put("missed_clicks", len(empty) / len(truth.pushes))
-    gain = _gain(sim, truth, points, grid)
-    result.put("push_gain", gain)
+    first = {truth.mover(push): k for k, push in reversed(list(enumerate(truth.pushes)))}
+    gains = {mover: _gain(sim, truth, truth.pushes[k], points, grid) for mover, k in first.items()}
+    unseen = [k for k in range(len(truth.pushes)) if k not in first.values()]
+    result.put("push_gain", gains[truth.mover(truth.pushes[0])])
+    result.details["push_gains"] = [gains[mover] for mover in sorted(gains)]
     errors, own, turns, ratios = [], [], [], []
     simulated_paths, true_paths = [], []
     for push in truth.pushes:
         times = np.unique(np.append(grid, push.end_s))
-        simulated, true = points.paths(answer_states(sim, truth, push, times, gain)), push.responses(times)
+        simulated, true = (
+            points.paths(answer_states(sim, truth, push, times, gains[truth.mover(push)])),
+            push.responses(times),
+        )
         errors.append(float(np.median(_point_errors(simulated, true))))
         own.append(path_error(simulated[:, push.index], true[:, push.index]))
         end = int(np.searchsorted(times, push.end_s - 1e-9))
@@ -132,9 +138,9 @@ def _pushes(sim: Simulator, truth: Truth, result: Score, seconds: int) -> None:
         true_paths.append(true[np.isin(times, grid)])
     result.series.update(push_times_s=grid, push_true=np.array(true_paths), push_simulated=np.array(simulated_paths))
     result.details.update(push_errors=errors, pushed_point_errors=own, direction_errors=turns, ratio_errors=ratios)
-    result.put("push_error", float(np.median(errors[1:])))
-    result.put("push_error_worst", max(errors[1:]))
-    result.put("pushed_point_error", float(np.median(own[1:])))
+    result.put("push_error", float(np.median([errors[k] for k in unseen])))
+    result.put("push_error_worst", max(errors[k] for k in unseen))
+    result.put("pushed_point_error", float(np.median([own[k] for k in unseen])))
     result.put("direction_degrees", float(np.median(turns)))
     result.put("direction_degrees_worst", max(turns))
     result.put("response_ratio_error", float(np.median(ratios)))
@@ -146,9 +152,8 @@ def _rest_states(sim: Simulator, truth: Truth) -> torch.Tensor:
     return sim.state.q[None].clone()
 
 
-def _gain(sim: Simulator, truth: Truth, points: BodyPoints, times: Float64[np.ndarray, " T"]) -> float:
-    """The one scale of all forces that makes the first push right, by secant steps on the paths of all points."""
-    push = truth.pushes[0]
+def _gain(sim: Simulator, truth: Truth, push: TruePush, points: BodyPoints, times: Float64[np.ndarray, " T"]) -> float:
+    """The one scale of all forces that makes a push right, by secant steps on the paths of all points."""
     true, gain = push.responses(times), 1.0
     for _ in range(12):
         here, more = (points.paths(answer_states(sim, truth, push, times, f * gain)) for f in (1.0, 1.01))

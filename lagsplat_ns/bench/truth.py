@@ -87,6 +87,12 @@ class Truth:
     inertia: Float64[np.ndarray, " C"]
     background: Float64[np.ndarray, "B 2"]
     pushes: tuple[TruePush, ...]
+    point_movers: tuple[int, ...] = ()
+    """which of several independent things every watched point belongs to; empty for one thing"""
+
+    def mover(self, push: TruePush) -> int:
+        """Which of several independent things a push acts on. How their masses compare, no clip can tell."""
+        return self.point_movers[push.index] if self.point_movers else 0
 
     @property
     def is_forced(self) -> bool:
@@ -125,7 +131,7 @@ class Truth:
                 series[name] = value
         for name in ("scene", "kind", "seed", "parameters", "size", "frames_per_second", "clip_seconds", "unit_m"):
             facts[name] = getattr(self, name)
-        for name in ("mass_kg", "num_joints", "rests_anywhere", "point_names", "input_names"):
+        for name in ("mass_kg", "num_joints", "rests_anywhere", "point_names", "input_names", "point_movers"):
             facts[name] = getattr(self, name)
         facts["modes"] = [asdict(mode) for mode in self.modes]
         facts["pushes"] = []
@@ -162,6 +168,6 @@ class Truth:
                 )
             )
         facts["modes"] = tuple(TrueMode(**mode) for mode in facts["modes"])
-        for name in ("point_names", "input_names", "size"):
-            facts[name] = tuple(facts[name])
+        for name in ("point_names", "input_names", "size", "point_movers"):
+            facts[name] = tuple(facts.get(name, ()))
         return cls(**facts, **series, pushes=tuple(pushes))

@@ -89,6 +89,7 @@ def write_clip(
         inertia=_mass_profile(physics, motion.qpos[clip][:: RECORD_RATE // FRAME_RATE]),
         background=background,
         pushes=_pushes(physics, pushed_from, motion, seed, size, fronts),
+        point_movers=built.movers,
     )
     frames = list(film(physics, look, motion.qpos[: round(seconds * RECORD_RATE) : RECORD_RATE // FRAME_RATE], size))
     folder.mkdir(parents=True, exist_ok=True)

@@ -118,4 +118,4 @@ class CartPole(SceneParameters):
         points = ("cart_left", "cart_right", "pole_upper", "pole_lower", "bob", "bob_edge")
         force = Input("force_N", 0.0, 0.3 * total * 9.81, band_limited(200 + self.seed, 0.1, 1.6))
         xml = document(look, u, body, points=points, inputs='<motor name="force_N" joint="travel" gear="1"/>')
-        return BuiltScene(xml, u, points, inputs=(force,), input_travel=self.travel, num_parts=2)
+        return BuiltScene(xml, u, points, inputs=(force,), input_travel=self.travel)

@@ -158,6 +158,4 @@ class DoublePendulum(SceneParameters):
     </body>"""
         points = ("rod_upper", "bob_upper", "rod_lower", "bob_lower", "bob_lower_edge")
         first, second = (math.radians(angle) for angle in self.start_degrees)
-        return BuiltScene(
-            document(look, u, body, points=points), u, points, start_qpos=(first, second - first), num_parts=2
-        )
+        return BuiltScene(document(look, u, body, points=points), u, points, start_qpos=(first, second - first))

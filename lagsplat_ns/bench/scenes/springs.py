@@ -120,7 +120,7 @@ class TwoMovers(SceneParameters):
     mass_kg: float = 0.3
     frequency_hz: float = 1.3
     decay_s: tuple[float, float] = (9.0, 8.0)
-    start_degrees: float = 22.0
+    start_degrees: float = 20.0
     start: float = 0.25
     unit_m: float = 0.5
 
@@ -133,7 +133,7 @@ class TwoMovers(SceneParameters):
             mass_kg=rng.uniform(0.15, 0.6),
             frequency_hz=rng.uniform(0.9, 1.6),
             decay_s=(rng.uniform(6.0, 14.0), rng.uniform(5.0, 12.0)),
-            start_degrees=float(rng.choice([-1, 1])) * rng.uniform(20.0, 28.0),
+            start_degrees=float(rng.choice([-1, 1])) * rng.uniform(16.0, 23.0),
             start=float(rng.choice([-1, 1])) * rng.uniform(0.2, 0.35),
             unit_m=rng.uniform(0.4, 0.6),
             seed=seed,
@@ -159,4 +159,6 @@ class TwoMovers(SceneParameters):
         holder = disc((-0.42 * u, 0.6 * u), 0.05 * u, 0.02 * u, look.color(2), 0.0)
         points = tuple(f"swing_{name}" for name in PENDULUM_POINTS[1:]) + tuple(f"block_{name}" for name in POINTS[:3])
         xml = document(look, u, holder + swing + block, points=points, extra=f"<tendon>{band}</tendon>")
-        return BuiltScene(xml, u, points, start_qpos=(math.radians(self.start_degrees), self.start * u), num_parts=2)
+        return BuiltScene(
+            xml, u, points, start_qpos=(math.radians(self.start_degrees), self.start * u), movers=(0, 0, 0, 0, 1, 1, 1)
+        )
