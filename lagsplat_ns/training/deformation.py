@@ -134,7 +134,7 @@ def _blurred(frame: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray, n
     return image, cv2.Scharr(image, cv2.CV_32F, 1, 0) / 32, cv2.Scharr(image, cv2.CV_32F, 0, 1) / 32
 
 
-def _sample(image: np.ndarray, places: np.ndarray) -> np.ndarray:
+def sample(image: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Bilinear samples [N, C] of a picture at complex pixels [N]; borders are replicated."""
     u, v = (places.real - 0.5).astype(np.float32), (places.imag - 0.5).astype(np.float32)
     out = cv2.remap(image, u[:, None], v[:, None], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
@@ -146,7 +146,7 @@ class _Aligner:
 
     def __init__(self, graph: _Graph, frame: np.ndarray) -> None:
         self.graph, self.arms = graph, graph.points - graph.nodes[:, None]
-        self.colors = {sigma: _sample(_blurred(frame, sigma)[0], graph.points) for sigma in (3.0, 1.5, 0.7)}
+        self.colors = {sigma: sample(_blurred(frame, sigma)[0], graph.points) for sigma in (3.0, 1.5, 0.7)}
         self.num_nodes = len(graph.nodes)
         self.stiffness = _BOND * len(graph.points) / self.num_nodes
 
@@ -165,7 +165,7 @@ class _Aligner:
         return np.stack(ends, 1), np.stack(arms, 1)
 
     def cost(self, pictures: tuple, sigma: float, angles: np.ndarray, shifts: np.ndarray) -> float:
-        residual = _sample(pictures[0], self.place(angles, shifts)) - self.colors[sigma]
+        residual = sample(pictures[0], self.place(angles, shifts)) - self.colors[sigma]
         size = np.square(residual).sum(1)
         data = _COLOR_NOISE**2 * np.log1p(size / _COLOR_NOISE**2).sum()
         if not len(self.graph.bonds):
@@ -182,8 +182,8 @@ class _Aligner:
         for _ in range(iterations):
             turns = np.exp(1j * angles)
             placed = self.place(angles, shifts)
-            residual = _sample(pictures[0], placed) - self.colors[sigma]
-            du, dv = _sample(pictures[1], placed), _sample(pictures[2], placed)
+            residual = sample(pictures[0], placed) - self.colors[sigma]
+            du, dv = sample(pictures[1], placed), sample(pictures[2], placed)
             weight = 1.0 / (1.0 + np.square(residual).sum(1) / _COLOR_NOISE**2)
             spin = 1j * turns * self.arms.T * graph.skinning  # d place / d angle [N, K]
             jac = np.concatenate(
@@ -228,9 +228,9 @@ class _Aligner:
     def predicted(self, flow: np.ndarray, angles: np.ndarray, shifts: np.ndarray, backwards: bool) -> tuple:
         """Motions one frame further along the optical flow: a weighted rigid fit for every node."""
         placed = self.place(angles, shifts)
-        moved = _sample(flow, placed) @ np.array([1.0, 1j])
+        moved = sample(flow, placed) @ np.array([1.0, 1j])
         if backwards:  # the forward flow, looked up where the points came from
-            moved = -(_sample(flow, placed - moved) @ np.array([1.0, 1j]))
+            moved = -(sample(flow, placed - moved) @ np.array([1.0, 1j]))
         w = self.graph.skinning / self.graph.skinning.sum(0)
         center, target = placed @ w, (placed + moved) @ w
         cross = ((placed[:, None] - center).conj() * (placed[:, None] + moved[:, None] - target) * w).sum(0)
@@ -267,7 +267,7 @@ def follow(
             for sigma, iterations in ((3.0, 3), (1.5, 5), (0.7, 5)):
                 state = aligner.align(pictures[sigma], sigma, *state, iterations)
             angles[t], shifts[t] = state
-            residual = _sample(pictures[0.7][0], aligner.place(*state)) - aligner.colors[0.7]
+            residual = sample(pictures[0.7][0], aligner.place(*state)) - aligner.colors[0.7]
             misfit[t] = np.abs(residual).mean()
     return Deformation(
         reference, graph.points, graph.nodes, graph.skinning, angles, shifts, misfit, graph.component, graph.spacing

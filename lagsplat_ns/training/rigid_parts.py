@@ -8,7 +8,7 @@ moving part: a plain disk that turns about its center counts as standing still.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import cv2
@@ -17,6 +17,8 @@ from jaxtyping import Complex, Float, Int, UInt8
 
 _FRAMES, _ENOUGH = 40, 250
 """frames on which parts are told apart, and points of a part that tell its motion"""
+_ALIKE = 0.15
+"""mean color difference below which a point looks alike in two places"""
 _SEED = 0.04
 """share of the points from which a new part grows"""
 _EDGE = 0.02
@@ -181,6 +183,36 @@ def partitions(seen: TrackedPoints, most: int) -> Iterator[RigidParts]:
             return
         parts = _settle(seen, labels, count)
         yield parts
+
+
+def given_to_parents(
+    seen: TrackedPoints,
+    parts: RigidParts,
+    parents: list[int],
+    anchors: list[complex],
+    colors_at: Callable[[np.ndarray], np.ndarray],
+) -> RigidParts:
+    """The same parts, but what lies around a joint and looks alike as a piece of either belongs to the parent.
+
+    A plain disk is such a thing: weights sit at the ends of arms, and further arms hang on them.
+    anchors: canonical points of the joints; colors_at: colors [n, 3] of the reference frame at complex places [n].
+    """
+    labels = parts.labels.copy()
+    for part, parent in enumerate(parents):
+        own = np.flatnonzero(parts.labels == part)
+        if parent < 0 or not len(own):
+            continue
+        points = seen.points[own]
+        # where the parent would put them, in the axes of the part
+        moved = parts.motions[parent].seen_from(parts.motions[part]).carry(points)
+        some = moved[np.unique(np.linspace(0, len(moved) - 1, 16).astype(int))]
+        change = np.mean([np.abs(colors_at(places) - colors_at(points)).max(-1) for places in some], axis=0)
+        order = np.abs(points - anchors[part]).argsort()
+        share = np.cumsum(change[order] < _ALIKE) / np.arange(1, len(own) + 1)
+        shared = order[: int(np.flatnonzero(share >= 0.8).max(initial=-1)) + 1]
+        if len(shared) < 0.7 * len(own):  # a part of which little would be left has nothing to give
+            labels[own[shared]] = parent
+    return RigidParts(labels, parts.motions, parts.errors)
 
 
 def pruned(seen: TrackedPoints, parts: RigidParts, tolerance: float) -> RigidParts:

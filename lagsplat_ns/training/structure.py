@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import cv2
 import numpy as np
 import torch
 from jaxtyping import Complex, Float, UInt8
@@ -15,12 +16,13 @@ from jaxtyping import Complex, Float, UInt8
 from lagsplat_ns.gaussians.articulated import ArticulatedBases
 from lagsplat_ns.gaussians.bases import motion_gram, placement
 from lagsplat_ns.training.chains import Chain, find_chain
-from lagsplat_ns.training.deformation import Deformation
+from lagsplat_ns.training.deformation import Deformation, sample
 from lagsplat_ns.training.joints import WORLD, Joint, hang_together
 from lagsplat_ns.training.rigid_parts import (
     RigidMotion,
     RigidParts,
     TrackedPoints,
+    given_to_parents,
     partitions,
     pruned,
     structure_tensors,
@@ -281,6 +283,11 @@ def find_structures(deformation: Deformation, frame: UInt8[np.ndarray, "H W 3"],
         (deformation.tracks() - middle).conj(),
         structure_tensors(frame, deformation.points),
     )
+    blurred = cv2.GaussianBlur(frame.astype(np.float32) / 255, (0, 0), 1.0)
+
+    def colors_at(places: np.ndarray) -> np.ndarray:
+        return sample(blurred, places.conj() + middle)
+
     found = []
     spread = float(np.sqrt(np.square(np.abs(seen.tracks - seen.tracks.mean(0))).mean()))
     one_part = float(np.clip(_ONE_PART * spread, *_ONE_PART_PX))
@@ -290,6 +297,8 @@ def find_structures(deformation: Deformation, frame: UInt8[np.ndarray, "H W 3"],
             parts = pruned(seen, parts, _RIGID_PX)
             own = [seen[parts.labels == k] for k in range(len(parts.motions))]
             joints = hang_together(parts.motions, own, float(max(width, height)))
+            parents, anchors = [joint.parent for joint in joints], [joint.anchor for joint in joints]
+            parts = given_to_parents(seen, parts, parents, anchors, colors_at)
             found.append(tree_of_parts(seen, parts, joints))
             break
     if len(found) == 1 and found[0].bases.num_bases == 1:
