@@ -39,13 +39,16 @@ class Simulator:
     and the moving thing has unit mass; how many newtons that is, a clip alone cannot tell. With a `calibration` forces
     are newtons; `force_unit` says which.
 
-    scene: the trained scene, used as it is and not copied; camera: the filming camera.
+    scene: the trained scene, used as it is and not copied; camera: the filming camera; integrator: how time passes, by
+    default as the training was told (see `simulation.stepping.Stepper` for the names).
     """
 
     calibration: Calibration | None = None
     """newtons per picture unit of force, where a measured force or a known push told it"""
 
-    def __init__(self, scene: SimulatedScene, camera: PinholeCamera, *, clip: int = 0) -> None:
+    def __init__(
+        self, scene: SimulatedScene, camera: PinholeCamera, *, clip: int = 0, integrator: str | None = None
+    ) -> None:
         if scene.mechanism is None:
             raise ValueError(
                 "A scene must know its dynamics to be simulated, but this one was saved before they were found.\n"
@@ -55,7 +58,7 @@ class Simulator:
         self.time_s = 0.0
         self._mechanism = copy.deepcopy(scene.mechanism).double().cpu().requires_grad_(False)
         self._edited = self._mechanism
-        stepper = Stepper()
+        stepper = Stepper(method=integrator or getattr(getattr(scene, "spec", None), "integrator", "adaptive"))
         self._motion = PulledMotion(scene, stepper)
         logs = input_logs(scene) or [None] * len(scene.paths)
         self._timelines = [

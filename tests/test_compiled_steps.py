@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from lagsplat_ns.simulation.held import held_motion
 from lagsplat_ns.simulation.loading import pinhole_camera
 from lagsplat_ns.simulation.pulls import PulledMotion, pull_matrix
 from lagsplat_ns.simulation.stepping import Stepper
+from lagsplat_ns.simulator import Simulator
 from lagsplat_ns.types import State
 
 
@@ -52,7 +54,7 @@ def grip_of(camera: PinholeCamera) -> Grip:
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])
-@pytest.mark.parametrize("dt", [1 / 60, 0.7, -0.2])
+@pytest.mark.parametrize("dt", [1 / 60, 0.1, -0.04])
 def test_a_pulled_step_is_that_of_torch(d: int, dt: float) -> None:
     scene = scene_of(d, 2)
     mechanism: Mechanism = scene.mechanism  # type: ignore[assignment]
@@ -139,3 +141,22 @@ def test_a_motion_that_cannot_be_followed_is_refused_alike(speed: float, dt: flo
     assert compiled is not None
     with pytest.raises(FloatingPointError, match=r"The motion must stay finite, but .* s into a step of"):
         stepper.advance_compiled(compiled, state, dt)
+
+
+def test_a_scene_says_how_its_simulator_steps_and_a_caller_may_say_otherwise() -> None:
+    scene = scene_of(1)
+    scene.spec = replace(scene.spec, integrator="rk4")
+    with torch.no_grad():
+        scene.path_times_s.copy_(torch.arange(4) / 30)
+        scene.path_num_train.fill_(4)
+    camera, ends = pinhole_camera(scene.spec), []
+    for name in (None, "adaptive", "dopri5"):
+        sim = Simulator(scene, camera, integrator=name)
+        sim.seek(0.0)
+        sim._state = State(sim.state.q + 0.2, sim.state.qd)
+        sim.step(0.05)
+        ends.append(sim.state)
+    assert 0.0 < distance(ends[0], ends[1]) < 1e-6
+    assert 0.0 < distance(ends[1], ends[2]) < 1e-7
+    with pytest.raises(ValueError, match=r"`integrator` must be one of .* but is 'magic'"):
+        Simulator(scene, camera, integrator="magic")

@@ -29,6 +29,8 @@ class Bench:
     """only write clips and truth of the chosen scenes and seeds into this folder"""
     renderer: bool = False
     """instead: the CPU rasterizer beside a vectorized torch path, in one run"""
+    dynamics: bool = False
+    """instead: steps and rollouts of the dynamics beside the same in torch, in one run"""
 
     def main(self) -> None:
         """Runs what was asked for."""
@@ -36,6 +38,11 @@ class Bench:
             from lagsplat_ns.cli.bench_renderer import main as bench_renderer
 
             bench_renderer()
+            return
+        if self.dynamics:
+            from lagsplat_ns.cli.bench_dynamics import main as bench_dynamics
+
+            bench_dynamics()
             return
         scenes = self._scenes()
         if self.write_clips is not None:

@@ -15,7 +15,7 @@ from lagsplat_ns.dynamics.equations import acceleration
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.types import State
 
-__all__ = ["ORDERS", "Drive", "integrator", "rk4", "semi_implicit_euler", "step", "velocity_verlet"]
+__all__ = ["ORDERS", "Drive", "integrator", "is_adaptive", "rk4", "semi_implicit_euler", "step", "velocity_verlet"]
 
 Acceleration = Callable[[Tensor, Tensor, Tensor], Tensor]
 Integrator = Callable[[Acceleration, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -105,6 +105,8 @@ def integrator(name: str, rtol: float = 1e-9, atol: float = 1e-10) -> Integrator
             f"but is {name!r}.\n  Use the default, rk4."
         )
 
+    ends_exactly = is_adaptive(name)
+
     def adapter(a: Acceleration, q: Tensor, qd: Tensor, t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         # Time runs over [0, 1] in units of h, so that batches with different steps share one solve.
         def slope(share: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -112,10 +114,20 @@ def integrator(name: str, rtol: float = 1e-9, atol: float = 1e-10) -> Integrator
             return h * rate, h * a(position, rate, t + (share * h).squeeze(-1))
 
         span = torch.tensor([0.0, 1.0], dtype=q.dtype)
-        path, rates = torchdiffeq.odeint(slope, (q, qd), span, method=name, rtol=rtol, atol=atol)
+        # The last step must end where the span does: beyond its end the solver would interpolate, which errs more.
+        options = {"step_t": span[1:]} if ends_exactly else None
+        path, rates = torchdiffeq.odeint(slope, (q, qd), span, method=name, rtol=rtol, atol=atol, options=options)
         return path[-1], rates[-1]
 
     return adapter
+
+
+def is_adaptive(name: str) -> bool:
+    """Whether a solver of torchdiffeq finds its own step sizes."""
+    from torchdiffeq._impl.odeint import SOLVERS
+    from torchdiffeq._impl.solvers import AdaptiveStepsizeODESolver
+
+    return name not in _FIXED_STEP and name in SOLVERS and issubclass(SOLVERS[name], AdaptiveStepsizeODESolver)
 
 
 @no_type_check  # in the innermost loop

@@ -58,6 +58,8 @@ class SceneSpec:
     """whether inputs stay what a row of the log says until the next one, instead of lying on the line between them"""
     has_mechanism: bool = False
     """whether the dynamics were identified"""
+    integrator: str = "adaptive"
+    """how motion is continued outside the clips: see `simulation.stepping.Stepper`"""
 
 
 @dataclass(frozen=True)

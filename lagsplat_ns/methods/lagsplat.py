@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -19,6 +19,7 @@ from lagsplat_ns.gaussians.scene import LatentScene, SceneSpec
 from lagsplat_ns.render.cameras import viewmats_from_nerfstudio
 from lagsplat_ns.render.rasterize import rasterization
 from lagsplat_ns.simulation.scene_timelines import SceneTimelines
+from lagsplat_ns.simulation.stepping import Stepper
 from lagsplat_ns.types import Gaussians
 from lagsplat_ns.viewer.start_view import StartView
 
@@ -40,6 +41,9 @@ class LagSplatModelConfig(SplatfactoModelConfig):
     """Most Gaussians on the moving thing."""
     backend: Literal["auto", "gsplat", "cpu"] = "auto"
     """Rasterizer: gsplat on a CUDA device, the package's own on a CPU."""
+    integrator: str = "adaptive"
+    """How motion goes on outside the clip. adaptive: Dormand-Prince, compiled; rk4, velocity_verlet,
+    semi_implicit_euler; or a solver of torchdiffeq by its name, such as dopri5."""
     seed: int = 0
     """Seed of everything drawn by chance."""
     sh_degree: int = 0
@@ -59,6 +63,7 @@ class LagSplatModel(SplatfactoModel):
 
     def populate_modules(self) -> None:
         num_frames = len(self.kwargs.get("metadata", {}).get("times_s", [0.0]))
+        Stepper(method=self.config.integrator)  # says what is wrong with a name before anything is trained
         self.scene = LatentScene(SceneSpec(1, 1, num_frames, 16, 16, 19.2))
         self.psnr = PeakSignalNoiseRatio(data_range=1.0)
         self.ssim = SSIM(data_range=1.0, size_average=True, channel=3)
@@ -75,6 +80,7 @@ class LagSplatModel(SplatfactoModel):
 
     def adopt(self, scene: LatentScene) -> None:
         """Use another scene from now on."""
+        scene.spec = replace(scene.spec, integrator=self.config.integrator)
         self.scene = scene.to(self.device)
         self._timelines = None
 

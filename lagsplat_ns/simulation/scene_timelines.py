@@ -23,7 +23,7 @@ class SceneTimelines:
         if self._mechanism is not None:
             self._mechanism = self._mechanism.double().cpu().requires_grad_(False)
         logs = input_logs(scene)
-        self._motion = LoggedMotion(logs[0] if logs else None, Stepper())
+        self._motion = LoggedMotion(logs[0] if logs else None, Stepper(method=scene.spec.integrator))
         self._timeline = Timeline(path.times_s.cpu(), path.q, path.qd, self._advance)
 
     def _advance(self, state: State, dt: float, time_s: float) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -21,10 +22,13 @@ from lagsplat_ns.dynamics.dormand_prince import (
     RELATIVE_TOLERANCE,
     STAGES,
 )
+from lagsplat_ns.dynamics.integrators import Integrator, integrator, is_adaptive
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.types import State
 
 __all__ = ["Stepper"]
+
+_FIXED_STEP_S = 1 / 240
 
 Acceleration = Callable[[State, float], Float[Tensor, " d"]]
 """q'' of a state, so many signed seconds after the step began."""
@@ -36,16 +40,24 @@ class Stepper:
     Order five, error estimate of order four (Dormand-Prince). No substep exceeds `max_substep_s`. No state is kept
     between calls, so that the same call always gives bitwise the same state.
 
+    method: "adaptive" as above, compiled where it can be; or any integrator by name (see `integrator`): those of
+    the package and of torchdiffeq with fixed steps take steps of at most 1/240 s.
+
     Law: tests/test_simulator_laws.py, steps back undo steps forward.
     Source: Dormand and Prince, "A family of embedded Runge-Kutta formulae", 1980.
+    Raises: ValueError for a name that no integrator has.
     """
 
-    def __init__(self, max_substep_s: float = 1 / 30) -> None:
+    def __init__(self, max_substep_s: float = 1 / 30, method: str = "adaptive") -> None:
         self.max_substep_s = max_substep_s
+        self.method = method
+        self._integrator = None if method == "adaptive" else integrator(method)
         self._latest: tuple[Mechanism, CompiledMechanism | None] | None = None
 
     def compiled(self, mechanism: Mechanism) -> CompiledMechanism | None:
-        """The compiled form of a mechanism that does not change any more, or None where it has none."""
+        """The compiled form of a mechanism that changes no more; None where it has none or is not to be used."""
+        if self._integrator is not None:
+            return None
         if self._latest is None or self._latest[0] is not mechanism:
             self._latest = (mechanism, compiled_of(mechanism))
         return self._latest[1]
@@ -83,6 +95,8 @@ class Stepper:
         Raises: FloatingPointError if the motion cannot be followed: it left the range of numbers or became stiffer
         than `MAX_SUBSTEPS` substeps resolve.
         """
+        if self._integrator is not None:
+            return self._by_name(self._integrator, state, dt, acceleration)
         d = state.q.shape[-1]
         y = torch.cat([state.q, state.qd])
 
@@ -109,6 +123,24 @@ class Stepper:
             else:
                 longest = size * max(growth, 0.1)
         raise _cannot_follow(State(y[:d], y[d:]), dt, left)
+
+    def _by_name(self, step: Integrator, state: State, dt: float, acceleration: Acceleration) -> State:
+        longest = self.max_substep_s if is_adaptive(self.method) else _FIXED_STEP_S
+        count = max(math.ceil(abs(dt) / longest - 1e-9), 1)
+        q, qd, h = state.q, state.qd, torch.full((1,), dt / count, dtype=state.q.dtype)
+
+        def a(position: Tensor, rate: Tensor, t: Tensor) -> Tensor:
+            return acceleration(State(position, rate), float(t))
+
+        for k in range(count):
+            try:
+                new_q, new_qd = step(a, q, qd, torch.tensor(k * dt / count, dtype=torch.float64), h)
+            except AssertionError as error:  # how torchdiffeq says that its steps have become too short
+                raise _cannot_follow(State(q, qd), dt, abs(dt) * (1 - k / count)) from error
+            if not float(torch.cat([new_q, new_qd]).abs().max()) <= MAX_MAGNITUDE:
+                raise _cannot_follow(State(q, qd), dt, abs(dt) * (1 - k / count))
+            q, qd = new_q, new_qd
+        return State(q.clone(), qd.clone())
 
 
 def _cannot_follow(state: State, dt: float, left: float) -> FloatingPointError:

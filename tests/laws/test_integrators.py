@@ -8,9 +8,13 @@ import pytest
 import torch
 
 from lagsplat_ns.dynamics.analytic import DampedOscillator, double_pendulum, pendulum
+from lagsplat_ns.dynamics.damping import RayleighDamping
+from lagsplat_ns.dynamics.equations import forward_dynamics
 from lagsplat_ns.dynamics.integrators import ORDERS, step
 from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.dynamics.metric import ConstantMetric
 from lagsplat_ns.dynamics.rollout import rollout
+from lagsplat_ns.simulation.stepping import Stepper, _dormand_prince
 from lagsplat_ns.types import State
 
 ONE = State(torch.tensor([0.8], dtype=torch.float64), torch.tensor([-0.5], dtype=torch.float64))
@@ -66,12 +70,76 @@ def test_rk4_back_and_forth_to_its_order() -> None:
     assert errors[-1] < 2e-6
 
 
-def test_adaptive_solver_agrees() -> None:
+@pytest.mark.parametrize("method", ["velocity_verlet", "semi_implicit_euler"])
+def test_steps_without_damping_keep_areas_of_phase_space(method: str) -> None:
+    """Symplectic to round-off for a constant metric and no damping: J^T W J = W, with damping it shrinks."""
+    whole = Mechanism(
+        ConstantMetric(torch.tensor([[2.0, 0.4], [0.4, 1.0]]).double()), double_pendulum().potential, RayleighDamping(2)
+    ).requires_grad_(False)
+    mass, y = whole.metric.mass, torch.tensor([0.8, -0.4, 0.5, 1.5]).double()
+    unit, zero = torch.eye(2).double(), torch.zeros(2, 2).double()
+    area = torch.cat([torch.cat([zero, unit], 1), torch.cat([-unit, zero], 1)])
+
+    def defect(mechanism: Mechanism) -> float:
+        def stepped(y: torch.Tensor) -> torch.Tensor:  # in coordinates and momenta
+            end = step(mechanism, State(y[:2], torch.linalg.solve(mass, y[2:])), 0.3, method=method, substeps=3)
+            return torch.cat([end.q, mass @ end.qd])
+
+        slope = torch.autograd.functional.jacobian(stepped, y)
+        assert isinstance(slope, torch.Tensor)
+        return float((slope.T @ area @ slope - area).abs().max())
+
+    assert defect(whole.with_scales(damping=0.0)) < 1e-13
+    assert defect(whole) > 1e-3
+
+
+@pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3"])
+def test_adaptive_solvers_agree(method: str) -> None:
     mechanism = double_pendulum()
-    times = torch.linspace(0, 1, 11, dtype=torch.float64)
+    times = torch.linspace(0, 0.4, 5, dtype=torch.float64)
     ours = rollout(mechanism, TWO, times, substeps=40)
-    theirs = rollout(mechanism, TWO, times, method="dopri5")
-    assert distance(ours, theirs) < 1e-6
+    theirs = rollout(mechanism, TWO, times, method=method)
+    assert distance(ours, theirs) < 1e-7
+
+
+@pytest.mark.parametrize(("method", "count"), [("heun3", 400), ("explicit_adams", 100), ("fixed_adams", 100)])
+def test_solvers_of_fixed_steps_agree(method: str, count: int) -> None:
+    mechanism = pendulum()
+    ours = step(mechanism, ONE, 0.3, substeps=100)
+    assert distance(step(mechanism, ONE, 0.3, method=method, substeps=count), ours) < 1e-6
+
+
+def test_the_steps_of_the_adaptive_stepper_have_order_five() -> None:
+    """Its local errors are held far below these, so the formulae are driven by hand."""
+    problem = DampedOscillator()
+    mechanism, errors, counts = problem.mechanism(), [], [40, 80, 160]
+    exact = problem.exact(ONE, torch.tensor([1.7], dtype=torch.float64))
+
+    def slope(y: torch.Tensor, _: float) -> torch.Tensor:
+        return torch.cat([y[1:], forward_dynamics(mechanism, State(y[:1], y[1:]))])
+
+    for count in counts:
+        y = torch.cat([ONE.q, ONE.qd])
+        for _ in range(count):
+            y, _, _ = _dormand_prince(y, slope(y, 0.0), 1.7 / count, slope, 0.0)
+        errors.append(distance(State(y[:1], y[1:]), State(exact.q[0], exact.qd[0])))
+    slopes = [math.log2(a / b) for a, b in zip(errors[:-1], errors[1:])]
+    assert max(abs(value - 5) for value in slopes) < 0.2
+
+
+@pytest.mark.parametrize("method", ["dopri5", "rk4", "velocity_verlet"])
+def test_a_stepper_by_name_agrees_with_the_adaptive_one(method: str) -> None:
+    mechanism = double_pendulum()
+
+    def acceleration(now: State, _: float) -> torch.Tensor:
+        return forward_dynamics(mechanism, now)
+
+    expected = Stepper().advance(TWO, -0.4, acceleration)
+    found = Stepper(method=method)
+    assert found.compiled(mechanism) is None
+    assert distance(found.advance(TWO, -0.4, acceleration), expected) < (1e-3 if ORDERS.get(method) == 2 else 1e-6)
+    with pytest.raises(FloatingPointError, match="The motion must stay finite"):
+        found.advance(State(TWO.q, 1e170 * TWO.qd), 0.1, acceleration)
 
 
 def test_rollout_matches_closed_form_at_uneven_times_in_both_directions() -> None:
