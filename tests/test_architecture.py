@@ -37,6 +37,7 @@ ALLOWED = {
         "types",
         "compiling",
         "dynamics",
+        "gaussians",
         "render",
         "data",
         "examples",
