@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,3 +213,23 @@ def test_inputs_of_the_wrong_number_are_named() -> None:
     windows = windows_of(0.3 * torch.randn(45, 1).double(), lambda t: t[..., None], 1)
     with pytest.raises(ValueError, match="This mechanism has 2 inputs, but 1 values came"):
         roll_windows(mechanism, windows.observed[:, 0], windows.observed[:, 0], windows)
+
+
+@pytest.mark.slow
+def test_compiling_says_what_it_compiles_once_on_a_machine(tmp_path: Path) -> None:
+    code = "from lagsplat_ns.dynamics.compiled.prepare import prepare; prepare()"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    texts = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code],
+            check=True,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stderr
+        for _ in range(2)
+    ]
+    assert texts[0].startswith("Compiling the solver of the dynamics: once on this machine, about 15 s ...\n")
+    assert texts[0].count("\n") == 2
+    assert texts[1] == ""

@@ -14,7 +14,7 @@ from lagsplat_ns.compiling.kernels import KernelGroup
 __all__ = ["MATH", "device", "kernel", "prepare_once"]
 
 MATH = {"contract", "reassoc", "nsz", "arcp"}
-_DYNAMICS = KernelGroup("the dynamics", Path(__file__).parent, about_s=15)
+_DYNAMICS = KernelGroup("the solver of the dynamics", Path(__file__).parent, about_s=15)
 kernel, prepare_once = _DYNAMICS.kernel, _DYNAMICS.prepare_once
 
 
