@@ -15,6 +15,8 @@ __all__ = ["RayleighDamping"]
 
 _OFF_DIAGONAL = 0.3
 """prior of friction that acts on two joints at once, over that of friction in one"""
+_LOG_SPREAD = 2.0
+"""prior of the logarithm of the root of a joint's friction"""
 
 
 class RayleighDamping(nn.Module):
@@ -26,7 +28,8 @@ class RayleighDamping(nn.Module):
     holds it to a diagonal. C is positive definite for every value of the parameters: energy always decays. Drag and
     friction are switched on only where the data ask for them.
 
-    Free parameters: log of the coefficients that are switched on, then the entries of R within a group if d > 1.
+    Free parameters: log of the coefficients that are switched on, then, if d > 1, the entries of R within a group,
+    those on its diagonal as logarithms: at zero friction its root would have no slope to leave by.
     Law: tests/laws/test_dynamics.py, power balance.
     """
 
@@ -108,10 +111,26 @@ class RayleighDamping(nn.Module):
         """Whether drag and dry friction are switched on."""
         return bool(self.is_active[1]), bool(self.is_active[2])
 
+    def set_friction(self, friction: Float[Tensor, " d"]) -> None:
+        """Friction of every joint by itself, positive."""
+        rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim)
+        with torch.no_grad():
+            self.factor.copy_(friction.clamp(min=1e-30).sqrt().diag()[rows, columns])
+        self._fixed_extra = None
+
     # ---- free parameters
+    @property
+    def _on_diagonal(self) -> Tensor:
+        rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim)
+        return (rows == columns)[self.free_factor]
+
     def parameter_vector(self) -> Float[Tensor, " n"]:
         chosen = self.log_rates.detach()[self.is_active]
-        return torch.cat([chosen, self.factor.detach()[self.free_factor]]) if self.latent_dim > 1 else chosen
+        if self.latent_dim == 1:
+            return chosen
+        free = self.factor.detach()[self.free_factor]
+        logs = free.abs().clamp(min=1e-15).log()
+        return torch.cat([chosen, torch.where(self._on_diagonal, logs, free)])
 
     def with_vector(self, values: Float[Tensor, "*P n"]) -> RayleighDamping:
         count = int(self.is_active.sum())
@@ -120,7 +139,8 @@ class RayleighDamping(nn.Module):
         if self.latent_dim == 1:
             return replaced(self, log_rates=logs)
         factor = self.factor.detach().expand(*values.shape[:-1], -1).clone()
-        factor[..., self.free_factor] = values[..., count:]
+        free = values[..., count:]
+        factor[..., self.free_factor] = torch.where(self._on_diagonal, free.clamp(max=50.0).exp(), free)
         result = replaced(self, log_rates=logs, factor=factor)
         result._fixed_extra = None
         result._fixed_extra = result.extra_damping()
@@ -130,8 +150,9 @@ class RayleighDamping(nn.Module):
         mean = self.prior_log_rates[self.is_active]
         spread = torch.full_like(mean, 3.0)
         if self.latent_dim > 1:
-            rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim)
-            size = self.prior_factor[rows] * torch.where(rows == columns, 1.0, _OFF_DIAGONAL)
-            size = size[self.free_factor]
-            mean, spread = torch.cat([mean, torch.zeros_like(size)]), torch.cat([spread, size])
+            rows, _ = torch.tril_indices(self.latent_dim, self.latent_dim)
+            size = self.prior_factor[rows][self.free_factor]
+            center = torch.where(self._on_diagonal, (0.3 * size).log(), torch.zeros_like(size))
+            mean = torch.cat([mean, center])
+            spread = torch.cat([spread, torch.where(self._on_diagonal, _LOG_SPREAD, _OFF_DIAGONAL * size)])
         return mean, spread

@@ -12,12 +12,15 @@ __all__ = ["rest_state", "rest_states"]
 
 
 _FLAT = 1e-9
+"""stiffness, over the largest one, below which a direction has none"""
+_LEVEL = 0.01
+"""slope along such a direction, over the largest stiffness, that counts as level: a track is never quite"""
 
 
 def rest_state(mechanism: Mechanism, start: Float[Tensor, " d"], max_iterations: int = 200) -> Float[Tensor, " d"]:
     """The minimum of V downhill from `start`, by Newton steps where V is convex and damped ones elsewhere.
 
-    Along directions in which V is flat (a wheel without imbalance) the start's own value is kept.
+    Along directions in which V is flat (a wheel without imbalance, a cart on a level track) the start's value stays.
     Raises: ArithmeticError if no minimum is found, as for a thing that falls freely.
     """
     q = start.detach().clone()
@@ -29,13 +32,14 @@ def rest_state(mechanism: Mechanism, start: Float[Tensor, " d"], max_iterations:
             values, vectors = torch.linalg.eigh(hessian)
             stiffest = torch.maximum(values.abs().max(), _FLAT * size)
             along = vectors.T @ gradient
-            is_flat = (values.abs() <= _FLAT * stiffest) & (along.abs() <= _FLAT * stiffest)
+            is_flat = (values.abs() <= 1e3 * _FLAT * stiffest) & (along.abs() <= _LEVEL * stiffest)
             is_stable = bool(((values > 0) | is_flat).all())
-            if is_stable and float(gradient.norm()) <= 1e-11 * float(stiffest * (1 + q.norm())):
+            along = torch.where(is_flat, 0.0, along)
+            if is_stable and float(along.norm()) <= 1e-11 * float(stiffest * (1 + q.norm())):
                 return q
             bent = values.abs().clamp(min=1e-6 * float(stiffest)) + damping
-            step = vectors @ torch.where(is_flat, 0.0, along / bent)
-            if float(gradient.norm()) < 1e-9 * float(stiffest) and not is_stable:
+            step = vectors @ (along / bent)
+            if float(along.norm()) < 1e-9 * float(stiffest) and not is_stable:
                 step = 1e-2 * vectors[:, 0] * (1 + q.norm())  # leave a saddle
             proposal = q - step
             new = mechanism.potential_energy(proposal)

@@ -44,8 +44,8 @@ def forms_of(metric: object, latent_dim: int, quick: bool) -> list[Form]:
     if not (isinstance(metric, HasGravity) and metric.can_weigh):
         return [POLYNOMIAL]
     if latent_dim == 1:
-        return [FREE, GRAVITY, POLYNOMIAL] if quick else [FREE, GRAVITY, POLYNOMIAL, GRAVITY_AND_SPRING]
-    return [GRAVITY_AND_SPRING] if quick else [FREE, GRAVITY, SPRING, GRAVITY_AND_SPRING, POLYNOMIAL]
+        return [FREE, GRAVITY, POLYNOMIAL] if quick else [FREE, GRAVITY, GRAVITY_AND_SPRING, POLYNOMIAL]
+    return [GRAVITY_AND_SPRING] if quick else [FREE, GRAVITY, GRAVITY_AND_SPRING, SPRING, POLYNOMIAL]
 
 
 def turning_periods(structure: Structure, reach: Float[Tensor, " d"], marked: tuple[int, ...]) -> Float[Tensor, " d"]:

@@ -10,7 +10,7 @@ Source: Bock, "Recent advances in parameter identification for ODE", 1983 (conde
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from lagsplat_ns.dynamics.windows import Windows, roll_windows, sensitivities
 __all__ = ["FitScales", "ShootingFit", "fit_windows", "physics_information"]
 
 _HARD_GAP = 100.0
+_LEAST_DAMPING = 1e-8
+_PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,22 @@ class _Problem:
         moved = self.mechanism.with_vector(parameters[:, None])
         q, qd = roll_windows(moved, starts[..., :d], starts[..., d:], self.windows)
         return self.costs_of(*self.residuals(torch.cat([q, qd], dim=-1), starts), parameters)
+
+    def joined(self, parameters: Tensor, starts: Tensor) -> Tensor:
+        """Window starts [S, W, 2 d] that lie on one rollout of every segment from its own start."""
+        windows, d, firsts = self.windows, self.d, self.windows.first_of_segment.nonzero()[:, 0].tolist()
+        length, ends = windows.dt.shape[1], [*firsts[1:], self.num_windows]
+        longest = max(end - first for first, end in zip(firsts, ends))
+        dt = windows.dt.new_zeros(len(firsts), longest * length)  # steps of no time fill up short windows
+        for row, (first, end) in enumerate(zip(firsts, ends)):
+            dt[row, : (end - first) * length] = windows.dt[first:end].flatten()
+        whole = replace(windows, start_s=windows.start_s[firsts], dt=dt)
+        moved, origin = self.mechanism.with_vector(parameters[:, None]), starts[:, firsts]
+        both = torch.cat(roll_windows(moved, origin[..., :d], origin[..., d:], whole), dim=-1)
+        result = starts.clone()
+        for row, (first, end) in enumerate(zip(firsts, ends)):
+            result[:, first:end] = both[:, row, : (end - first) * length : length]
+        return result
 
     def costs_of(self, frames: Tensor, gaps: Tensor, parameters: Tensor) -> Tensor:
         """Half the weighted sums of squares [*S] of residuals that are known."""
@@ -170,13 +188,13 @@ def fit_windows(
 ) -> ShootingFit:
     """The least squares fit of physics and window starts; see the module's text for `soft` and `hard`.
 
-    It ends when an iteration lowers the cost by less than the share `tolerance`, or the budget is spent.
+    It ends when two iterations in a row lower the cost by less than the share `tolerance`, or the budget is spent.
     """
     problem = _Problem(mechanism, windows, scales, _HARD_GAP if is_hard else gap_weight)
     p, x, n, d = start.parameters.clone(), start.starts.clone(), problem.n, problem.d
     damping, cost = 1e-3 if not is_hard else 1e-6, float("inf")
     num_steps = windows.dt.shape[1] * windows.substeps
-    frames, gaps, rms = torch.zeros(0), torch.zeros(0), float("inf")
+    frames, gaps, rms, small_gains = torch.zeros(0), torch.zeros(0), float("inf"), 0
     for iteration in range(max_iterations + 1):
         states, by_p, by_x = sensitivities(mechanism, p, x, windows, problem.spread, scales.state_probes)
         frames, gaps = problem.residuals(states, x)
@@ -201,29 +219,37 @@ def fit_windows(
             gradient, hessian = gradient.clone(), hessian.clone()
             gradient[:n], hessian[:n], hessian[:, :n] = 0, 0, 0
             hessian[:n, :n] = torch.eye(n, dtype=hessian.dtype)
-        # Several strengths of damping at once: a batch of rollouts takes hardly longer than one.
-        strengths = [damping * factor for factor in (0.1, 1.0, 10.0, 1e2, 1e3, 1e5)]
+        # Several kinds and strengths of damping at once: a batch of rollouts takes hardly longer than one. Steps held
+        # back in proportion to the curvature are short where the data are sharp; those held back by the prior are short
+        # where the data say little and the equations bend (densities that trade against each other).
+        diagonal, prior = hessian.diagonal().clamp(min=1e-12), torch.zeros_like(gradient)
+        prior[:n] = 1 / problem.spread**2
+        strengths = [(damping * factor, 0.0) for factor in (0.1, 1.0, 10.0, 1e2, 1e3, 1e5)]
+        strengths += [(_LEAST_DAMPING, factor) for factor in (1.0, 1e1, 1e2, 1e3, 1e4)] if fit_physics else []
         moves, kept = [], []
-        for strength in strengths:
-            damped = hessian + (strength * hessian.diagonal().clamp(min=1e-12)).diag()
-            factor, failed = torch.linalg.cholesky_ex(damped)
+        for strength, hold in strengths:
+            factor, failed = torch.linalg.cholesky_ex(hessian + (strength * diagonal + hold * prior).diag())
             if int(failed) == 0:
                 move = -torch.cholesky_solve(gradient[:, None], factor)[:, 0]
                 moves.append(move if transform is None else transform @ move + offset)
-                kept.append(strength)
+                kept.append(strength if hold == 0 else 0.1 * damping)
         if not moves:
             break
         steps = torch.stack(moves)
-        costs = problem.costs(p + steps[:, :n], x + steps[:, n:].view(len(moves), *x.shape))
+        new_p, new_x = p + steps[:, :n], x + steps[:, n:].view(len(moves), *x.shape)
+        if is_hard:  # also each step with its segments rolled in one piece: what bends the linearized joints is no cost
+            new_p, new_x = torch.cat([new_p, new_p]), torch.cat([new_x, problem.joined(new_p, new_x)])
+        costs = problem.costs(new_p, new_x)
         if budget is not None:
-            budget.spend(num_steps, len(moves) * windows.num_windows, d)
+            budget.spend(num_steps, len(new_p) * windows.num_windows, d)
         best = int(costs.argmin())
         if not float(costs[best]) < cost:
             break
         gain, cost = (cost - float(costs[best])) / max(cost, 1e-12), float(costs[best])
-        p, x = p + steps[best, :n], x + steps[best, n:].view_as(x)
-        damping = min(max(kept[best], 1e-8), 1e4)
-        if gain < tolerance:
+        p, x = new_p[best], new_x[best]
+        damping = min(max(kept[best % len(kept)], _LEAST_DAMPING), 1e4)
+        small_gains = small_gains + 1 if gain < tolerance else 0
+        if small_gains == _PATIENCE:
             break
     counted = windows.counts.sum(1).clamp(min=1) * d
     window_rms = (frames.square().sum((1, 2)) / counted).sqrt()

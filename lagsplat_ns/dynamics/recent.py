@@ -91,7 +91,8 @@ class RecentFits(WindowFits):
         potential.weights.zero_()
         damping.is_active[1:] = False
         damping.log_rates[0] = math.log(0.3 * self.omega)
-        damping.factor.zero_()
+        if self.d > 1:
+            damping.set_friction(1e-6 * damping.prior_factor**2)
 
     def _stays_in_range(self, fit: ShootingFit, windows: Windows, recent: list[Segment]) -> bool:
         """Whether five periods from the end of the fit stay within what the recent frames span, and half more."""

@@ -141,17 +141,43 @@ def start_by_regression(
         lefts.append((torch.einsum("rt,tdk->rdk", bump, design) / size[:, None]).flatten(0, 1))
         rights.append((right / size).flatten())
     left, right, prior = torch.cat(lefts), torch.cat(rights), torch.cat(columns.spreads)
+    solution, misfit = _robust_solution(left, right, prior)
+    held = _held_stiffness(mechanism, columns, solution)
+    if held is not None:  # what a spring must not be, the other terms have to make up for
+        fixed = left[:, : len(held)] @ held
+        rest, misfit = _robust_solution(left[:, len(held) :], right - fixed, prior[len(held) :])
+        solution = torch.cat([held, rest])
+    _write(mechanism, columns, solution, omega, kappa)
+    return float(misfit.median() / right.abs().median().clamp(min=1e-12))
+
+
+def _robust_solution(left: Tensor, right: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+    """Least squares with a Gaussian prior in which rows that misfit (a hand, a wall) lose weight; and the misfits."""
     spread, weight = 0.1 * right.std() + 1e-12, torch.ones_like(right)
     solution, misfit = prior, right.abs()
-    for _ in range(6):  # rows that misfit (a hand, a wall) lose weight
+    for _ in range(6):
         rows = torch.cat([left * prior * (weight / spread)[:, None], torch.eye(left.shape[1], dtype=left.dtype)])
         sides = torch.cat([right * weight / spread, torch.zeros(left.shape[1], dtype=left.dtype)])
         solution = prior * torch.linalg.lstsq(rows, sides[:, None]).solution[:, 0]
         misfit = (left @ solution - right).abs()
         spread = misfit.median() / 0.6745 + 1e-4 * right.std() + 1e-12
         weight = 1 / (1 + (misfit / (3 * spread)) ** 2).sqrt()
-    _write(mechanism, columns, solution, omega, kappa)
-    return float(misfit.median() / right.abs().median().clamp(min=1e-12))
+    return solution, misfit
+
+
+def _held_stiffness(mechanism: Mechanism, columns: _Columns, solution: Tensor) -> Tensor | None:
+    """The stiffness columns without negative springs, if gravity is there to make up for them; else None."""
+    stiffness = columns.part(solution, "stiffness")
+    if not (mechanism.has_gravity and len(stiffness)):
+        return None
+    d, free = mechanism.latent_dim, mechanism.potential.free_stiffness
+    rows, below = torch.tril_indices(d, d)[:, free]
+    matrix = torch.zeros(d, d, dtype=solution.dtype)
+    matrix[rows, below] = matrix[below, rows] = stiffness
+    values, vectors = torch.linalg.eigh(matrix)
+    if float(values.min()) >= 0:
+        return None
+    return (vectors @ values.clamp(min=0).diag() @ vectors.T)[rows, below]
 
 
 def _write(mechanism: Mechanism, columns: _Columns, solution: Tensor, omega: float, kappa: float) -> None:
@@ -181,8 +207,7 @@ def _write(mechanism: Mechanism, columns: _Columns, solution: Tensor, omega: flo
         if d > 1:
             typical = columns.part(torch.cat(columns.spreads), "friction") / omega  # inertia of the joints
             damping.prior_factor.copy_((0.3 * max(rate, 0.05 * omega) * typical).sqrt())
-            root = torch.maximum(friction.sqrt(), 0.3 * damping.prior_factor)
-            damping.factor.copy_(root.diag()[rows, below])
+            damping.set_friction(torch.maximum(friction, 0.1 * damping.prior_factor**2))
         if mechanism.inputs is not None:
             chosen = columns.part(solution, "inputs").reshape(d, -1)
             mechanism.inputs.weights.zero_()

@@ -25,12 +25,14 @@ from lagsplat_ns.dynamics.windows import Windows
 
 __all__ = ["IdentifyOptions", "identify"]
 
-_WORTH = 4.0
+_WORTH = 10.0
 """misfit of the regression, over the least of all forms, beyond which a form is not tried"""
 _NEARLY = 1.15
 """error of the forecast of a tail, over the least of all forms, up to which a simpler form is preferred"""
 _GOOD_ENOUGH = 1.2
-"""error of that forecast, over the noise, at which no further form is tried"""
+"""error of that forecast, over the noise, at which no further form is tried ..."""
+_CLEARLY = 2.0
+"""... unless its regression misfits by this much more than that of another: fast motion is easily taken for noise"""
 
 
 def identify(
@@ -112,14 +114,15 @@ class _Identification(Choices):
             self._take_form(form)
             starts.append((form, start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)))
         least = min((misfit for _, misfit in starts), default=0.0)
-        worth = [form for form, misfit in starts if misfit <= max(_WORTH * least, 0.02)] or forms
+        worth = [form for form, misfit in starts if misfit <= max(_WORTH * least, 0.1)] or forms
         approaches: list[_Approach] = []
+        misfits = dict(starts)
         for form in worth:
             approaches.append(self._approach(form))
-            if approaches[-1].error <= _GOOD_ENOUGH:
+            if approaches[-1].error <= _GOOD_ENOUGH and misfits.get(form, 0.0) <= _CLEARLY * max(least, 0.01):
                 break
         best = min(approach.error for approach in approaches)
-        chosen = next(approach for approach in approaches if approach.error <= max(_NEARLY * best, _GOOD_ENOUGH))
+        chosen = next(approach for approach in approaches if approach.error <= _NEARLY * best)
         self.form, self.mechanism, self.tail_error = chosen.form, chosen.mechanism, chosen.error
         self.metric = chosen.mechanism.metric
         self.budget = Budget(self.budget.total)

@@ -24,7 +24,7 @@ def num_clusters(latent_dim: int, num_parts: int) -> int:
     if num_parts == 1 and latent_dim == 1:
         return 1
     if num_parts <= 3:
-        return 3 * num_parts
+        return 4 * num_parts
     return 2 * num_parts if num_parts <= _MOST_RIGID_PARTS else _CHAIN_CLUSTERS
 
 
