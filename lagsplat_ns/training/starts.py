@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ _WORTH = 0.6
 """factor on the misfit that a structure with more coordinates must reach to be preferred"""
 
 
+@runtime_checkable
 class MotionStart(Protocol):
     """What is known of the motion before training."""
 
