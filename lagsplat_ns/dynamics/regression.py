@@ -23,13 +23,18 @@ from lagsplat_ns.dynamics.structure import TILT
 __all__ = ["angular_frequency", "start_by_regression"]
 
 
-def angular_frequency(smoothed: list[Smoothed], segments: list[Segment]) -> float:
-    """A typical angular frequency of a path, rad/s: that of rates over deviations from every segment's own mean."""
+def angular_frequency(smoothed: list[Smoothed], segments: list[Segment], periods: Tensor | None = None) -> float:
+    """A typical angular frequency of a path, rad/s: that of rates over deviations; the rate itself of what turns.
+
+    periods [d]: after how much a coordinate that turns has come round, infinite for others.
+    """
     rate = torch.cat([smoothed[s.clip].qd[s.begin : s.end] for s in segments])
-    parts = [smoothed[s.clip].q[s.begin : s.end] for s in segments]
-    value = torch.cat([part - part.mean(dim=0) for part in parts])
-    spread = value.std(dim=0).clamp(min=1e-12)
-    return max(float((rate.std(dim=0) / spread).max()), 1e-3)
+    value = torch.cat([smoothed[s.clip].q[s.begin : s.end] for s in segments])
+    each = rate.std(dim=0) / value.std(dim=0).clamp(min=1e-12)
+    if periods is not None:
+        turning = 2 * math.pi * rate.square().mean(0).sqrt() / periods
+        each = torch.where(torch.isfinite(periods), turning, each)
+    return max(float(each.max()), 1e-3)
 
 
 @dataclass(frozen=True)
@@ -103,15 +108,16 @@ def _bumps(t: Tensor, half_width_s: float) -> tuple[Tensor, Tensor]:
 
 
 def start_by_regression(
-    mechanism: Mechanism, paths: list[ObservedPath], smoothed: list[Smoothed], segments: list[Segment]
+    mechanism: Mechanism, paths: list[ObservedPath], smoothed: list[Smoothed], segments: list[Segment], omega: float
 ) -> float:
     """Sets stiffness, weights, gravity, damping and input map of a mechanism, with their prior scales, from the paths.
 
     Densities stay what they are: momentum would vanish, and with it all misfit, if mass went to where nothing moves.
     Cubic and higher terms are held down by their prior; the regression only has to land where shooting converges.
-    Returns the share of the momentum's rate that stays unexplained, a first sign of how good the form of the forces is.
+    omega: a typical angular frequency, rad/s. Returns the share of the momentum's rate that stays unexplained, a first
+    sign of how good the form of the forces is.
     """
-    omega, potential = angular_frequency(smoothed, segments), mechanism.potential
+    potential = mechanism.potential
     typical = torch.cat(
         [
             multiply(

@@ -59,7 +59,7 @@ class FitSetup:
         self.full_smoothed = [smooth(path.times_s, path.q) for path in train]
         noise = torch.stack([noise_level(path.times_s, path.q) for path in train]).amax(0)
         whole = [Segment(k, 0, path.fitted_frames) for k, path in enumerate(train)]
-        self.omega = angular_frequency(self.full_smoothed, whole)
+        self.omega = angular_frequency(self.full_smoothed, whole, self.periods)
         self.stride = self._stride(train)
         self.paths, self.smoothed = train, self.full_smoothed
         if self.stride > 1:

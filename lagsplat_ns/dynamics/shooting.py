@@ -26,8 +26,10 @@ from lagsplat_ns.dynamics.windows import Windows
 __all__ = ["IdentifyOptions", "identify"]
 
 _WORTH = 10.0
-"""misfit of the regression, over the least of all forms, beyond which a form is not tried"""
-_NEARLY = 1.15
+"""misfit of the regression, over the least of all forms, beyond which a form is not tried ..."""
+_POOR = 0.45
+"""... if it is also above this: with densities that are not yet known, the right form may misfit a good deal"""
+_NEARLY = 1.3
 """error of the forecast of a tail, over the least of all forms, up to which a simpler form is preferred"""
 _GOOD_ENOUGH = 1.2
 """error of that forecast, over the noise, at which no further form is tried ..."""
@@ -84,7 +86,8 @@ class _Identification(Choices):
     def run(self) -> Identified:
         options = self.options
         segments, fit, windows, soft_rms = self._best_form()
-        is_smooth = soft_rms < 5
+        # something that turns may be braked by nothing but dry friction, which no form has had so far
+        is_smooth = soft_rms < (5 if not bool(torch.isfinite(self.periods).any()) else 1e3)
         if options.select_damping and not options.quick and is_smooth:
             fit, windows = self._select_damping(segments, fit, windows)
             fit, windows = self._select_inputs(segments, fit, windows)
@@ -112,9 +115,11 @@ class _Identification(Choices):
         starts: list[tuple[Form, float]] = []
         for form in forms if len(forms) > 1 else []:
             self._take_form(form)
-            starts.append((form, start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)))
+            starts.append(
+                (form, start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole, self.omega))
+            )
         least = min((misfit for _, misfit in starts), default=0.0)
-        worth = [form for form, misfit in starts if misfit <= max(_WORTH * least, 0.1)] or forms
+        worth = [form for form, misfit in starts if misfit <= max(_WORTH * least, _POOR)] or forms
         approaches: list[_Approach] = []
         misfits = dict(starts)
         for form in worth:
@@ -135,7 +140,7 @@ class _Identification(Choices):
         options, periods = self.options, self.options.window_periods
         self.budget = Budget(self.budget.total)
         self._take_form(form)
-        start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole)
+        start_by_regression(self.mechanism, self.paths, self.smoothed, self.whole, self.omega)
         segments, robust = self.whole, options.find_disturbed
         fit, windows = self._soft(segments, periods[0], None, None, robust, 0.3)
         fit, windows = self._soft(segments, periods[1], fit, windows, robust, 0.3)
