@@ -55,6 +55,18 @@ def rest_state(mechanism: Mechanism, start: Float[Tensor, " d"], max_iterations:
     )
 
 
+def _is_same(mechanism: Mechanism, q: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Whether two rest states are one: close, a whole number of turns apart, or joined by a level way."""
+    change = q - other
+    periods = getattr(mechanism.potential, "periods", torch.full_like(change, torch.inf))
+    turned = torch.where(torch.isfinite(periods), change - periods * (change / periods).round(), change)
+    if float(turned.abs().max()) <= tolerance * (1 + float(q.abs().max())):
+        return True
+    hessian = mechanism.potential_hessian(other)
+    stiffest, length = float(torch.linalg.eigvalsh(hessian).abs().max()), float(turned.norm())
+    return float(turned @ hessian @ turned) <= 1e-6 * stiffest * length**2
+
+
 def rest_states(mechanism: Mechanism, starts: Float[Tensor, "S d"], tolerance: float = 1e-3) -> Float[Tensor, "R d"]:
     """All different minima of V downhill from several starts, deepest first; starts that lead to none are skipped.
 
@@ -68,7 +80,7 @@ def rest_states(mechanism: Mechanism, starts: Float[Tensor, "S d"], tolerance: f
         except ArithmeticError as error:
             failure = error
             continue
-        if all(float((q - other).abs().max()) > tolerance * (1 + float(q.abs().max())) for other in found):
+        if not any(_is_same(mechanism, q, other, tolerance) for other in found):
             found.append(q)
     if not found and failure is not None:
         raise failure

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lagsplat_ns.dynamics.compiled.terms import MetricTerms
-from lagsplat_ns.dynamics.parts import lower_triangle
+from lagsplat_ns.dynamics.parts import lower_triangle, multiply, replaced
 
 __all__ = ["ConstantMetric", "LearnedMetric"]
 
@@ -53,34 +53,66 @@ class ConstantMetric(nn.Module):
         return torch.zeros_like(q)
 
 
+_LAYERS = ("first_weight", "first_bias", "second_weight", "second_bias", "last_weight", "last_bias")
+
+
 class LearnedMetric(nn.Module):
     """M(q) = L(q) L(q)^T + epsilon I, L from a small network with a constant tangent far from the data.
 
-    The derivative of L is propagated in closed form, layer by layer, so that the Coriolis force needs no autograd.
+    The derivative of L is propagated in closed form, layer by layer, so that the Coriolis force needs no autograd. All
+    weights are free parameters, held near their random start (the same every time) by a prior: M starts near I.
     Source: LaGSplat, arXiv 2608.16324, learned inertia; Lutter et al., "Deep Lagrangian Networks", eq. 8.
     Law: tests/laws/test_dynamics.py, Euler-Lagrange residual.
     """
 
-    def __init__(self, latent_dim: int, width: int = 32, epsilon: float = 1e-2) -> None:
-        super().__init__()
-        self.latent_dim, self.epsilon = latent_dim, epsilon
-        entries = latent_dim * (latent_dim + 1) // 2
-        self.first = nn.Linear(latent_dim, width)
-        self.second = nn.Linear(width, width)
-        self.last = nn.Linear(width, entries)
-        with torch.no_grad():
-            self.last.weight.mul_(0.1)
-            rows, columns = torch.tril_indices(latent_dim, latent_dim)
-            self.last.bias.copy_((rows == columns).to(self.last.bias.dtype))
+    start: Tensor
+    first_weight: Tensor
+    first_bias: Tensor
+    second_weight: Tensor
+    second_bias: Tensor
+    last_weight: Tensor
+    last_bias: Tensor
 
+    def __init__(self, latent_dim: int, width: int = 8, epsilon: float = 1e-2) -> None:
+        super().__init__()
+        self.latent_dim, self.epsilon, self.width = latent_dim, epsilon, width
+        generator, entries = torch.Generator().manual_seed(0), latent_dim * (latent_dim + 1) // 2
+        sizes = ((width, latent_dim), (width,), (width, width), (width,), (entries, width), (entries,))
+        for name, size in zip(_LAYERS, sizes):
+            bound = (latent_dim if name.startswith("first") else width) ** -0.5
+            values = bound * (2 * torch.rand(size, generator=generator) - 1)
+            self.register_parameter(name, nn.Parameter(0.1 * values if name == "last_weight" else values))
+        with torch.no_grad():
+            rows, columns = torch.tril_indices(latent_dim, latent_dim)
+            self.last_bias.copy_((rows == columns).to(self.last_bias.dtype))
+        self.register_buffer("start", self.parameter_vector(), persistent=False)
+
+    @no_type_check  # in the innermost loop
     def _factor(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """L [*, d, d] and dL/dq_k [*, d, d, d] (k last but two)."""
         h, slope = q, torch.eye(self.latent_dim, dtype=q.dtype, device=q.device)
-        for layer in (self.first, self.second):
-            h = torch.tanh(layer(h))
-            slope = (slope @ layer.weight.T) * (1 - h**2)[..., None, :]  # [*, d, width]
-        entries, slopes = self.last(h), slope @ self.last.weight.T
+        for weight, bias in ((self.first_weight, self.first_bias), (self.second_weight, self.second_bias)):
+            h = torch.tanh(multiply(weight, h) + bias)
+            slope = (slope @ weight.transpose(-1, -2)) * (1 - h**2)[..., None, :]  # [*, d, width]
+        entries = multiply(self.last_weight, h) + self.last_bias
+        slopes = slope @ self.last_weight.transpose(-1, -2)
         return lower_triangle(entries, self.latent_dim), lower_triangle(slopes, self.latent_dim)
+
+    # ---- free parameters
+    def parameter_vector(self) -> Float[Tensor, " n"]:
+        return torch.cat([getattr(self, name).detach().flatten() for name in _LAYERS])
+
+    def with_vector(self, values: Float[Tensor, "*P n"]) -> LearnedMetric:
+        moved, begin = {}, 0
+        for name in _LAYERS:
+            size = getattr(self, name).shape
+            moved[name] = values[..., begin : begin + size.numel()].unflatten(-1, tuple(size))
+            begin += size.numel()
+        return replaced(self, **moved)
+
+    def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        spread = [torch.full_like(getattr(self, name).detach(), 0.5).flatten() for name in _LAYERS]
+        return self.start, torch.cat(spread)
 
     @no_type_check  # in the innermost loop
     def mass_matrix(self, q: Float[Tensor, "*B d"]) -> Float[Tensor, "*B d d"]:

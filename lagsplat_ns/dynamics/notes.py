@@ -8,14 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lagsplat_ns.dynamics.equilibrium import rest_state
+from lagsplat_ns.dynamics.equilibrium import rest_state, rest_states
 from lagsplat_ns.dynamics.identified import Identified
 from lagsplat_ns.dynamics.mechanism import Mechanism
 from lagsplat_ns.dynamics.parts import replaced, solve_positive_definite
+from lagsplat_ns.dynamics.structure import structure_of
 
-__all__ = ["MISFIT", "describe", "small_oscillations"]
+__all__ = ["MISFIT", "describe", "rest_states_of", "small_oscillations"]
 
 MISFIT = 4.0
+_STILL = 8.0
+"""range of a coordinate, over its noise, below which it counts as still"""
 _VISCOUS = torch.tensor([True, False, False])
 
 
@@ -44,6 +47,50 @@ def small_oscillations(mechanism: Mechanism, start: Float[Tensor, " d"]) -> list
     return [(2 * math.pi / omega if omega > 0 else math.inf, decay) for omega, decay in modes[:d]]
 
 
+def _excitation(identified: Identified) -> list[str]:
+    """Which coordinates moved, over which range, and what cannot be known from that."""
+    notes, mechanism = [], identified.mechanism
+    seen = torch.cat([path.q[: path.fitted_frames] for path in identified.observed])
+    low, high = seen.amin(0), seen.amax(0)
+    d = seen.shape[1]
+    ranges = ", ".join(f"{float(a):.3g} to {float(b):.3g}" for a, b in zip(low, high))
+    if d > 1:
+        notes.append(f"Range that was seen of each coordinate: {ranges}. Beyond it, only the form of the forces holds.")
+    still = [str(i + 1) for i in range(d) if float(high[i] - low[i]) < _STILL * float(identified.noise[i])]
+    if still:
+        notes.append(
+            f"Coordinate {', '.join(still)} hardly moved: its stiffness and damping are assumed, not seen. "
+            "Film a clip in which it moves."
+        )
+    structure = structure_of(mechanism.metric, d)
+    if len(structure.groups.unique()) > 1:
+        notes.append(
+            "Things that move independently were found: how heavy one is against another cannot be seen, so a push on "
+            "each has a scale of its own; the picture's areas stand in."
+        )
+    if mechanism.has_gravity:
+        right, up = mechanism.metric.gravity.tolist()
+        notes.append(f"Gravity pulls with {math.hypot(right, up):.3g} scene units / s^2, shared by all parts.")
+    elif identified.form == "free":
+        notes.append("No force acts but damping and inputs: it does not return to any place.")
+    return notes
+
+
+def rest_states_of(identified: Identified) -> Float[Tensor, "R d"]:
+    """The rest states downhill of where the thing was seen, deepest first: several where the clip shows them.
+
+    Starts are the frames at which it moved least, and the extremes of every coordinate.
+    Raises: ArithmeticError if there is none, as for a thing that falls.
+    """
+    states = torch.cat([s[: p.fitted_frames] for s, p in zip(identified.smoothed_states, identified.observed)])
+    d = states.shape[1] // 2
+    q, qd = states[:, :d], states[:, d:]
+    size = (q.amax(0) - q.amin(0)).clamp(min=1e-12)
+    slowest = (qd / size).square().sum(1).argsort()[: max(len(q) // 10, 1)][::3][:8]
+    picks = torch.cat([slowest, q.argmin(0), q.argmax(0)])
+    return rest_states(identified.mechanism, q[picks])
+
+
 def describe(identified: Identified, tail_error: float | None, cut_note: str) -> list[str]:
     """Sentences on what was found, what was left out, and what not to trust."""
     notes = []
@@ -51,8 +98,13 @@ def describe(identified: Identified, tail_error: float | None, cut_note: str) ->
         for number, (period, decay) in enumerate(small_oscillations(identified.mechanism, identified.middle), 1):
             name = f"Mode {number}" if identified.noise.shape[0] > 1 else "Small motions"
             notes.append(f"{name}: period {period:.4g} s, amplitude falls by e in {1 / max(decay, 1e-9):.3g} s.")
+        rests = rest_states_of(identified)
+        if len(rests) > 1 and not bool(torch.isfinite(identified.mechanism.potential.periods).any()):
+            listed = "; ".join(", ".join(f"{value:.3g}" for value in rest) for rest in rests.tolist())
+            notes.append(f"It can come to rest in {len(rests)} states, deepest first: q = {listed}.")
     except ArithmeticError:
         notes.append("No rest state was found near the data.")
+    notes += _excitation(identified)
     drag, dry = identified.mechanism.damping.active_kinds  # type: ignore[operator]
     if drag or dry:
         kind = "drag that grows with speed" if drag else "dry friction"

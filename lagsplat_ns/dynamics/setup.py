@@ -72,7 +72,7 @@ class FitSetup:
             ]
         self.whole = [Segment(k, 0, path.fitted_frames) for k, path in enumerate(self.paths)]
         self.set_noise(noise)
-        self.mechanism.damping.slow_speed.fill_(0.02 * self._typical_speed())
+        self.mechanism.damping.slow_speed.fill_(0.005 * self._typical_speed())
 
     def _take_form(self, form: Form) -> None:
         """Starts over with the terms of a form."""
