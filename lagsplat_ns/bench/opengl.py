@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from importlib.util import find_spec
 from typing import Any
 
 __all__ = ["load_mujoco", "new_renderer"]
+
+_log = logging.getLogger(__name__)
 
 _ADVICE = (
     "Install one: apt-get install libosmesa6, or apt-get install libegl1 libgl1-mesa-dri; "
@@ -38,6 +41,8 @@ def load_mujoco(*, for_pictures: bool = False) -> Any:
             '  pip install "lagsplat-ns[bench]"',
             name=error.name,
         ) from error
+    if mujoco.get_mju_user_warning() is None:  # else it writes MUJOCO_LOG.TXT where the command was started
+        mujoco.set_mju_user_warning(_log.warning)
     if for_pictures and failures:
         raise OSError(
             f"Pictures without a display need EGL or OSMesa, but neither works ({'; '.join(failures)}).\n  {_ADVICE}"
