@@ -7,6 +7,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from lagsplat_ns.bench.spectrum import damped_tones, linearized_modes, matched_e
 from lagsplat_ns.bench.targets import COLUMNS, is_met
 from lagsplat_ns.bench.training import TrainingError
 from lagsplat_ns.bench.truth import TrueMode, TruePush, Truth
+from lagsplat_ns.bench.variants import VARIANTS
 from lagsplat_ns.dynamics.observed import ObservedPath
 from lagsplat_ns.evaluation import Point
 from lagsplat_ns.simulator import Simulator
@@ -309,6 +311,16 @@ def test_a_figure_that_is_missing_does_not_meet_its_target() -> None:
     assert is_met(forecast, None, 1) is False
     flow = next(column for column in COLUMNS if column.name == "flow_error")
     assert is_met(flow, 9.0, 1) is None
+
+
+def test_every_variant_chooses_what_the_model_offers() -> None:
+    from lagsplat_ns.methods.lagsplat import LagSplatModelConfig
+
+    offered = get_type_hints(LagSplatModelConfig)
+    for options in VARIANTS.values():
+        for option, value in zip(options[::2], options[1::2], strict=True):
+            name = option.removeprefix("--pipeline.model.").replace("-", "_")
+            assert value in get_args(offered[name]) and value != getattr(LagSplatModelConfig(), name)
 
 
 def test_summaries_are_json(truth: Truth) -> None:

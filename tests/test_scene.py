@@ -92,8 +92,12 @@ def test_training_cannot_move_primitives_out_of_the_plane() -> None:
 
 
 @pytest.mark.parametrize("decoder", ["bases", "conditional"])
-def test_a_checkpoint_gives_the_same_scene(decoder: str) -> None:
-    scene = random_scene(replace(SPEC, decoder=decoder, has_mechanism=True, input_names=("torque_Nm",), num_inputs=1))
+@pytest.mark.parametrize("metric", ["induced", "learned"])
+def test_a_checkpoint_gives_the_same_scene(decoder: str, metric: str) -> None:
+    spec = replace(SPEC, decoder=decoder, metric=metric, input_names=("torque_Nm",), num_inputs=1)
+    scene = random_scene(replace(spec, has_mechanism=True))
+    assert scene.mechanism is not None
+    scene.mechanism.set_vector(scene.mechanism.parameter_vector() + 0.1)
     again = LatentScene.from_state_dict(scene.state_dict())
     assert again.spec == scene.spec
     for name, value in scene.state_dict().items():

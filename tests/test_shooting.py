@@ -10,7 +10,7 @@ import torch
 from lagsplat_ns.dynamics.analytic import double_pendulum, pendulum
 from lagsplat_ns.dynamics.inputs import InputFunction
 from lagsplat_ns.dynamics.mechanism import Mechanism
-from lagsplat_ns.dynamics.metric import ConstantMetric
+from lagsplat_ns.dynamics.metric import ConstantMetric, LearnedMetric
 from lagsplat_ns.dynamics.observed import ObservedPath
 from lagsplat_ns.dynamics.rollout import rollout
 from lagsplat_ns.dynamics.shooting import IdentifyOptions, identify
@@ -50,6 +50,20 @@ def test_clean_pendulum_to_a_thousandth(swing: tuple[torch.Tensor, torch.Tensor]
     assert force_error(found.mechanism, pendulum(), q) < 1e-3
     assert float(found.forecast_error()) < 1e-4
     assert found.used_fraction == 1.0
+
+
+def test_a_learned_inertia_is_found_with_the_forces(swing: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Its network moves off its start, and the forecast of the next 5 s is right; M and V share a scale."""
+    times, q = swing
+    start = LearnedMetric(1).double()
+    found = identify([ObservedPath(times, q, num_train=150)], start, IdentifyOptions(quick=True))
+    assert float(found.forecast_error()) < 1e-2
+    metric = found.mechanism.metric
+    assert isinstance(metric, LearnedMetric)
+    assert not torch.equal(metric.parameter_vector(), start.parameter_vector())
+    ratio = found.mechanism.conservative_force(q[:50]) / metric.mass_matrix(q[:50])[..., 0]
+    expected = pendulum().conservative_force(q[:50])
+    assert float((ratio - expected).abs().max() / expected.abs().max()) < 0.05
 
 
 def test_noisy_pendulum(swing: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -7,5 +7,6 @@ __all__ = ["VARIANTS"]
 VARIANTS: dict[str, tuple[str, ...]] = {
     "default": (),
     "conditional decoder": ("--pipeline.model.decoder", "conditional"),
+    "learned M": ("--pipeline.model.metric", "learned"),
 }
 """Command line options by name. Others add theirs: VARIANTS["name"] = ("--pipeline.model.option", "value")."""

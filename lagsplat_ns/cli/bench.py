@@ -54,7 +54,8 @@ class Bench:
         from lagsplat_ns.bench.scene import scene_names
 
         known = scene_names()
-        wanted = [name for item in self.scenes for name in item.split(",") if name] or list(known)
+        named = [name for item in self.scenes for name in item.split(",") if name]
+        wanted = list(dict.fromkeys(named)) or list(known)
         for name in wanted:
             if name not in known:
                 raise ValueError(
@@ -72,7 +73,7 @@ class Bench:
 
         console = Console()
         load_mujoco(for_pictures=True)
-        for seed in self.seeds:
+        for seed in dict.fromkeys(self.seeds):
             for name in scenes:
                 place = folder / name / f"seed{seed}"
                 write_clip(name, seed, place)
@@ -86,7 +87,7 @@ class Bench:
         from lagsplat_ns.bench.tables import ablation_table, baseline_table, class_table, result_table, summary
         from lagsplat_ns.bench.variants import VARIANTS
 
-        variants = list(self.variants) or (list(VARIANTS) if self.ablation else ["default"])
+        variants = list(dict.fromkeys(self.variants)) or (list(VARIANTS) if self.ablation else ["default"])
         for name in variants:
             if name not in VARIANTS:
                 raise ValueError(
@@ -95,7 +96,7 @@ class Bench:
         torch.set_num_threads(1)  # small tensors: threads would only wait for each other
         console = Console()
         results = []
-        runs = all_runs(scenes, self.seeds, variants)
+        runs = all_runs(scenes, tuple(dict.fromkeys(self.seeds)), variants)
         self.output.mkdir(parents=True, exist_ok=True)
         for k, run in enumerate(runs):
             console.print(f"{k + 1}/{len(runs)} {run.scene}, seed {run.seed}, {run.variant}", highlight=False)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lagsplat_ns.dynamics.compiled.terms import MetricTerms
 from lagsplat_ns.dynamics.parts import lower_triangle, multiply, replaced
+from lagsplat_ns.dynamics.structure import Structure, structure_of
 
 __all__ = ["ConstantMetric", "LearnedMetric"]
 
@@ -61,6 +62,7 @@ class LearnedMetric(nn.Module):
 
     The derivative of L is propagated in closed form, layer by layer, so that the Coriolis force needs no autograd. All
     weights are free parameters, held near their random start (the same every time) by a prior: M starts near I.
+    structure: which coordinates turn and belong together, where something else has found that out.
     Source: LaGSplat, arXiv 2608.16324, learned inertia; Lutter et al., "Deep Lagrangian Networks", eq. 8.
     Law: tests/laws/test_dynamics.py, Euler-Lagrange residual.
     """
@@ -73,8 +75,11 @@ class LearnedMetric(nn.Module):
     last_weight: Tensor
     last_bias: Tensor
 
-    def __init__(self, latent_dim: int, width: int = 8, epsilon: float = 1e-2) -> None:
+    def __init__(
+        self, latent_dim: int, width: int = 8, epsilon: float = 1e-2, structure: Structure | None = None
+    ) -> None:
         super().__init__()
+        self._structure = structure_of(None, latent_dim) if structure is None else structure
         self.latent_dim, self.epsilon, self.width = latent_dim, epsilon, width
         generator, entries = torch.Generator().manual_seed(0), latent_dim * (latent_dim + 1) // 2
         sizes = ((width, latent_dim), (width,), (width, width), (width,), (entries, width), (entries,))
@@ -86,10 +91,20 @@ class LearnedMetric(nn.Module):
             rows, columns = torch.tril_indices(latent_dim, latent_dim)
             self.last_bias.copy_((rows == columns).to(self.last_bias.dtype))
         self.register_buffer("start", self.parameter_vector(), persistent=False)
+        self._latest: tuple[Tensor, int, tuple[Tensor, Tensor]] | None = None
 
     @no_type_check  # in the innermost loop
     def _factor(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """L [*, d, d] and dL/dq_k [*, d, d, d] (k last but two)."""
+        """L [*, d, d] and dL/dq_k [*, d, d, d] (k last but two); remembered for the latest q, which is asked twice."""
+        if torch.is_grad_enabled():
+            return self._compute_factor(q)
+        version = sum(getattr(self, name)._version for name in _LAYERS)
+        if self._latest is None or self._latest[0] is not q or self._latest[1] != version:
+            self._latest = (q, version, self._compute_factor(q))
+        return self._latest[2]
+
+    @no_type_check  # in the innermost loop
+    def _compute_factor(self, q: Tensor) -> tuple[Tensor, Tensor]:
         h, slope = q, torch.eye(self.latent_dim, dtype=q.dtype, device=q.device)
         for weight, bias in ((self.first_weight, self.first_bias), (self.second_weight, self.second_bias)):
             h = torch.tanh(multiply(weight, h) + bias)
@@ -97,6 +112,10 @@ class LearnedMetric(nn.Module):
         entries = multiply(self.last_weight, h) + self.last_bias
         slopes = slope @ self.last_weight.transpose(-1, -2)
         return lower_triangle(entries, self.latent_dim), lower_triangle(slopes, self.latent_dim)
+
+    def structure(self) -> Structure:
+        """Joints, groups and periods of the coordinates, as given."""
+        return self._structure
 
     # ---- free parameters
     def parameter_vector(self) -> Float[Tensor, " n"]:
@@ -108,7 +127,9 @@ class LearnedMetric(nn.Module):
             size = getattr(self, name).shape
             moved[name] = values[..., begin : begin + size.numel()].unflatten(-1, tuple(size))
             begin += size.numel()
-        return replaced(self, **moved)
+        result = replaced(self, **moved)
+        result._latest = None
+        return result
 
     def parameter_prior(self) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         spread = [torch.full_like(getattr(self, name).detach(), 0.5).flatten() for name in _LAYERS]
@@ -125,5 +146,5 @@ class LearnedMetric(nn.Module):
         factor, slopes = self._factor(q)
         half = slopes @ factor.transpose(-1, -2)[..., None, :, :]  # [*, k, i, j]
         derivative = half + half.transpose(-1, -2)  # dM/dq_k
-        along = torch.einsum("...kij,...j,...k->...i", derivative, qd, qd)
-        return along - 0.5 * torch.einsum("...kij,...i,...j->...k", derivative, qd, qd)
+        rate = multiply(derivative, qd[..., None, :])  # [*, k, i]: sum_j dM_ij/dq_k q'_j
+        return multiply(rate.transpose(-1, -2), qd) - 0.5 * multiply(rate, qd)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lagsplat_ns.dynamics.mechanism import Mechanism
+from lagsplat_ns.dynamics.metric import LearnedMetric
+from lagsplat_ns.dynamics.structure import structure_of
 from lagsplat_ns.gaussians.articulated import ArticulatedBases
 from lagsplat_ns.gaussians.bases import MotionBases, motion_vector, placement
 from lagsplat_ns.gaussians.clusters import clustered_metric
@@ -22,6 +24,7 @@ from lagsplat_ns.gaussians.rotations import plane_rotation_quaternion, quaternio
 from lagsplat_ns.types import Gaussians
 
 DecoderName = Literal["bases", "conditional"]
+MetricName = Literal["induced", "learned"]
 _TUPLES = ("parents", "input_names", "input_units", "input_logs")
 
 
@@ -46,6 +49,8 @@ class SceneSpec:
     parents: tuple[int, ...] = ()
     """of parts tied into trees (see `ArticulatedBases`), one for every basis; none: bases that are polynomials of q"""
     decoder: DecoderName = "bases"
+    metric: MetricName = "induced"
+    """the inertia M(q): what the moving primitives imply, or a network"""
     is_embedded: bool = False
     """whether q exists: before, every frame carries free rigid motions of its own"""
     potential_degree: int = 8
@@ -155,7 +160,7 @@ class LatentScene(nn.Module):
         """A mechanism of the shapes that this scene's dynamics have, not yet identified."""
         spec = self.spec
         mechanism = Mechanism.polynomial(
-            self.geometric_metric(), spec.latent_dim, spec.potential_degree, spec.num_inputs
+            self.new_metric(), spec.latent_dim, spec.potential_degree, spec.num_inputs
         ).double()
         return mechanism.requires_grad_(False)
 
@@ -295,6 +300,13 @@ class LatentScene(nn.Module):
         area = torch.exp(params["scales"][:moving, 0] + params["scales"][:moving, 2])
         weights = torch.sigmoid(params["opacities"][:moving, 0]) * area
         return weights / weights.sum()
+
+    def new_metric(self) -> GeometricMetric | LearnedMetric:
+        """The inertia of this scene's dynamics, its free parameters not yet identified."""
+        induced = self.geometric_metric()
+        if self.spec.metric == "induced":
+            return induced
+        return LearnedMetric(self.latent_dim, structure=structure_of(induced, self.latent_dim)).double()
 
     def geometric_metric(self) -> GeometricMetric:
         """The metric that the moving primitives imply, in double precision and detached from the pictures."""

@@ -33,6 +33,8 @@ class LagSplatModelConfig(SplatfactoModelConfig):
     """Number of latent coordinates. auto: 1 to 4, the fewest that explain the motion and forecast its tail best."""
     decoder: Literal["bases", "conditional"] = "bases"
     """How the latent state poses the Gaussians: rigid motion bases, or Gaussians conditioned on the state (fading)."""
+    metric: Literal["induced", "learned"] = "induced"
+    """The inertia M(q): induced by the moving Gaussians (uniform density), or a network found with the forces."""
     num_bases: Literal["auto"] | int = "auto"
     """Number of rigid motions that carry the moving Gaussians. auto: one where one explains the picture, else four."""
     num_static: int = 6000

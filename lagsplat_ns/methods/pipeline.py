@@ -95,6 +95,7 @@ class LagSplatPipeline(VanillaPipeline):
             num_static=config.num_static,
             max_moving=config.max_moving,
             decoder=config.decoder,
+            metric=config.metric,
             seed=config.seed,
         )
         self._fit = SceneFit(clips, camera, options, torch.device(self.device))

@@ -130,7 +130,7 @@ def learn_dynamics(
             )
         )
         start = rows.stop
-    identified = identify(observed, scene.geometric_metric(), IdentifyOptions(quick=is_quick), scene.spec.num_inputs)
+    identified = identify(observed, scene.new_metric(), IdentifyOptions(quick=is_quick), scene.spec.num_inputs)
     paths = [_bounded(identified, clip) for clip in range(len(clips))]
     q, qd = (np.concatenate([getattr(p, name).numpy() for p in paths]) for name in ("q", "qd"))
     if not (np.isfinite(q).all() and np.isfinite(qd).all()):

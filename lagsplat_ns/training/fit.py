@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from lagsplat_ns.data.prepare import PreparedClip
-from lagsplat_ns.gaussians.scene import DecoderName, LatentScene, SceneSpec
+from lagsplat_ns.gaussians.scene import DecoderName, LatentScene, MetricName, SceneSpec
 from lagsplat_ns.render.filming import FilmingCamera
 from lagsplat_ns.training import appearance, losses
 from lagsplat_ns.training.compositing import render_over, render_static
@@ -45,6 +45,8 @@ class FitOptions:
     """most Gaussians on the moving thing"""
     decoder: DecoderName = "bases"
     """how q poses the Gaussians: rigid motion bases, or Gaussians conditioned on q"""
+    metric: MetricName = "induced"
+    """the inertia M(q): what the moving Gaussians imply, or a network found with the forces"""
     seed: int = 0
 
 
@@ -113,7 +115,7 @@ class SceneFit:
         return SceneSpec(
             num_moving, num_static, int(self.offsets[-1]), width, height, self.camera.focal,
             seconds_per_unit=float(clip.times_s[-1] - clip.times_s[0]), num_clips=len(self.clips),
-            **start.spec_fields(), **recorded_inputs(self.clips),
+            metric=options.metric, **start.spec_fields(), **recorded_inputs(self.clips),
         )  # fmt: skip
 
     def motion_start(self) -> MotionStart:
