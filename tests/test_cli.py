@@ -211,5 +211,30 @@ def test_a_missing_training_is_named(command: str, capsys: pytest.CaptureFixture
     assert "Traceback" not in message
 
 
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (["--scenes", "pendulm"], "`--scenes` must name scenes of the benchmark, but has 'pendulm'"),
+        (["--seeds", "-1"], "`--seeds` must be numbers from 0 on, but is [-1]"),
+        (["--output", "taken"], "`--output` must be a folder, but taken is a file"),
+        (["--write-clips", "taken"], "`--write-clips` must be a folder, but taken is a file"),
+        (["--variants", "best", "--output", "new"], "`--variants` must name ways to train, but has 'best'"),
+    ],
+)
+def test_what_the_benchmark_cannot_do_is_named(
+    options: list[str],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("taken").write_text("")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["bench", *options])
+    assert end.value.code == 1
+    assert expected in capsys.readouterr().err
+
+
 def test_a_video_library_is_there() -> None:
     assert "libx264" in av.codecs_available

@@ -45,6 +45,9 @@ class Bench:
             bench_dynamics()
             return
         scenes = self._scenes()
+        for option, folder in (("--output", self.output), ("--write-clips", self.write_clips)):
+            if folder is not None and folder.exists() and not folder.is_dir():
+                raise ValueError(f"`{option}` must be a folder, but {folder} is a file.\n  Pass another path.")
         if self.write_clips is not None:
             self._write_clips(scenes, self.write_clips)
         else:
@@ -104,7 +107,7 @@ class Bench:
             results.append(run_one(run, self.output, console, with_baselines=with_baselines))
             path = self.output / "summary.json"
             path.write_text(json.dumps({**summary(results), "results": results}, indent=1) + "\n", encoding="utf-8")
-        wide = Console(width=max(console.width, 150))
+        wide = Console(width=max(console.width, 165))
         for variant in variants:
             wide.print(f"[bold]{variant}[/]")
             wide.print(result_table([r for r in results if r["variant"] == variant]))
