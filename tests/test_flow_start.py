@@ -5,8 +5,14 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+import torch
 
+from lagsplat_ns.data.prepare import PreparedClip
+from lagsplat_ns.gaussians.scene import LatentScene, SceneSpec
+from lagsplat_ns.render.filming import FilmingCamera
 from lagsplat_ns.training.flow_start import start_from_flow
+from lagsplat_ns.training.starts import FlowStarts, find_structure
+from tests.video_clips import clip_in_memory
 
 SIZE = 96
 
@@ -103,3 +109,38 @@ def test_frames_without_the_thing_are_bridged(empty: int) -> None:
     frames, masks, flow = moving_card(angles, centers)
     masks[empty] = False
     assert np.isfinite(start_from_flow(frames, masks, flow).angles).all()
+
+
+# ---- Gaussians placed by it
+
+
+def card_clip(angles: np.ndarray, centers: np.ndarray) -> PreparedClip:
+    frames, masks, flow = moving_card(angles, centers)
+    return clip_in_memory(frames, masks, flow, np.median(frames, axis=0).astype(np.uint8))
+
+
+@pytest.mark.parametrize("num_bases", [None, 2])
+def test_gaussians_are_placed_on_the_card_and_carried_with_it_in_every_clip(num_bases: int | None) -> None:
+    """A second clip begins elsewhere; a second motion, if one is wanted, may differ a little from the first."""
+    angles, centers = swing()
+    clips = [card_clip(angles, centers), card_clip(angles[12:30][::-1], centers[12:30][::-1])]
+    start, camera = FlowStarts(clips, num_bases), FilmingCamera(SIZE, SIZE, 1.2 * SIZE)
+    assert start.spec_fields() == {"num_bases": num_bases or 1}
+    assert start.area_px() == pytest.approx(35 * 23, rel=0.15)
+    scene = LatentScene(SceneSpec(80, 10, 58, SIZE, SIZE, camera.focal, **start.spec_fields()))
+    start.place(scene, clips, camera, seed=0)
+    with torch.no_grad():
+        means = scene.moving_at_frames(torch.arange(58))[0]
+    pixels = camera.pixels_from_plane(means[..., 0::2]).numpy()
+    for at, masks in ((0, clips[0].masks), (40, clips[1].masks)):
+        for k, mask in enumerate(masks):
+            near = cv2.dilate(mask.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
+            columns, rows = pixels[at + k].astype(int).T
+            assert near[rows, columns].mean() > 0.95
+
+
+def test_one_part_on_a_pivot_and_a_thing_that_never_shows_need_no_structure() -> None:
+    clip = card_clip(*swing(16))
+    assert find_structure(clip, None) is None
+    nothing = clip_in_memory(clip.frames, np.zeros_like(clip.masks), clip.flow, clip.background)
+    assert find_structure(nothing, None) is None

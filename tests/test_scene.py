@@ -12,7 +12,7 @@ from lagsplat_ns.gaussians.scene import LatentScene, SceneSpec
 from lagsplat_ns.render.filming import FilmingCamera
 from lagsplat_ns.training.compositing import render_over, render_scene, render_static
 from lagsplat_ns.training.conditional_start import start_conditional
-from lagsplat_ns.training.measure import measure, track
+from lagsplat_ns.training.measure import find_again, measure, track
 
 CAMERA = FilmingCamera(64, 48, 76.8)
 SPEC = SceneSpec(
@@ -44,6 +44,14 @@ def random_scene(spec: SceneSpec = SPEC) -> LatentScene:
         scene.bases.angle_coefficients[1:2] += 0.4
         scene.bases.translation_coefficients.copy_(0.05 * torch.randn_like(scene.bases.translation_coefficients))
     return scene
+
+
+def filmed(scene: LatentScene, q: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
+    """The background [H, W, 3], and pictures [F, H, W, 3] of the scene at q [F, d], rounded to bytes."""
+    with torch.no_grad():
+        background = render_static(scene, CAMERA)
+        pictures = render_over(scene, CAMERA, background, scene.moving(torch.from_numpy(q).float()))
+    return background, (pictures.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
 
 
 @pytest.mark.parametrize("decoder", ["bases", "conditional"])
@@ -109,10 +117,7 @@ def test_q_is_read_off_pictures_to_a_thousandth() -> None:
     """From guesses that are two pixels off; the scene's own pictures, rounded to bytes."""
     scene = random_scene()
     truth = torch.linspace(-1, 1, 7)[:, None]
-    background = render_static(scene, CAMERA).detach()
-    with torch.no_grad():
-        pictures = render_over(scene, CAMERA, background, scene.moving(truth))
-    frames = (pictures.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+    background, frames = filmed(scene, truth.numpy())
     found = measure(scene, CAMERA, background, frames, truth.double().numpy() + 0.08, iterations=5)
     np.testing.assert_allclose(found.q, truth.numpy(), rtol=0, atol=1e-3)
     assert (found.deviation < 1e-2).all()
@@ -122,9 +127,17 @@ def test_unseen_frames_are_followed_from_the_last_seen_one() -> None:
     scene = random_scene()
     times = np.arange(25) / 25
     truth = np.sin(3.0 * times)[:, None]
-    background = render_static(scene, CAMERA).detach()
-    with torch.no_grad():
-        pictures = render_over(scene, CAMERA, background, scene.moving(torch.from_numpy(truth).float()))
-    frames = (pictures.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+    background, frames = filmed(scene, truth)
     found = track(scene, CAMERA, background, frames[1:], truth[0], np.array([3.0]), times)
     np.testing.assert_allclose(found, truth[1:], rtol=0, atol=3e-3)
+
+
+def test_another_clip_of_the_thing_is_found_again_from_states_of_the_first() -> None:
+    """It starts between states that the first clip shows, far from where that one starts, and moves at once."""
+    scene = random_scene()
+    known = np.linspace(-1.2, 1.2, 40)[:, None]
+    times = np.arange(20) / 30
+    truth = 0.73 * np.cos(3.0 * times)[:, None]
+    background, frames = filmed(scene, truth)
+    found = find_again(scene, CAMERA, background, frames, times, known)
+    np.testing.assert_allclose(found, truth, rtol=0, atol=3e-3)

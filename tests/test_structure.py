@@ -5,12 +5,18 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+import torch
 
+from lagsplat_ns.data.prepare import PreparedClip
+from lagsplat_ns.gaussians.scene import LatentScene, SceneSpec
+from lagsplat_ns.render.filming import FilmingCamera
 from lagsplat_ns.training.chains import find_chain
-from lagsplat_ns.training.deformation import Deformation, follow
+from lagsplat_ns.training.deformation import Deformation
 from lagsplat_ns.training.joints import fit_circle, hang_together
 from lagsplat_ns.training.rigid_parts import RigidMotion, TrackedPoints, partitions, structure_tensors
-from lagsplat_ns.training.structure import bending_chain, find_structures, modes_of, tree_of_parts
+from lagsplat_ns.training.starts import StructureStart, find_structure
+from lagsplat_ns.training.structure import Modes, bending_chain, modes_of, tree_of_parts
+from tests.video_clips import clip_in_memory
 
 TIMES = np.linspace(0.0, 3.0, 60)
 FIRST, SECOND = 0.5 * np.cos(5 * TIMES), 0.7 * np.sin(7.3 * TIMES + 0.4)  # absolute angles of two arms
@@ -155,37 +161,68 @@ def drawn(first: float, second: float, size: int = 128) -> np.ndarray:
     return cv2.resize(big, (size, size), interpolation=cv2.INTER_AREA)
 
 
+ANGLES = np.stack([0.5 * np.cos(np.arange(24) / 6), 0.6 * np.sin(7 * np.arange(24) / 30)], 1)
+Found = tuple[Modes, Deformation, np.ndarray]
+
+
 @pytest.fixture(scope="module")
-def followed() -> tuple[Deformation, np.ndarray, np.ndarray]:
-    """What is followed in 24 frames of the drawn pendulum; frames; the two angles."""
-    t = np.arange(24) / 30
-    angles = np.stack([0.5 * np.cos(5 * t), 0.6 * np.sin(7 * t)], 1)
-    frames = np.stack([drawn(*pair) for pair in angles])
-    mask = np.abs(frames[0].astype(int) - 190).max(-1) > 25
+def clip() -> PreparedClip:
+    """24 frames of the drawn pendulum."""
+    frames = np.stack([drawn(*pair) for pair in ANGLES])
     dis = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     gray = [cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in frames]
     flow = np.stack([dis.calc(a, b, None) for a, b in zip(gray, gray[1:])])
-    return follow(frames, mask, flow, 0), frames, angles
+    masks = np.abs(frames.astype(int) - 190).max(-1) > 25
+    return clip_in_memory(frames, masks, flow, np.full_like(frames[0], 190))
 
 
-def test_pixels_are_followed_through_the_clip(followed: tuple[Deformation, np.ndarray, np.ndarray]) -> None:
-    found, _, angles = followed
+@pytest.fixture(scope="module")
+def found(clip: PreparedClip) -> Found:
+    result = find_structure(clip, None)
+    assert result is not None
+    return result
+
+
+def test_pixels_are_followed_through_the_clip(found: Found) -> None:
+    _, followed, _ = found
     pivot = 64 + 20j
-    reach = 40.0 * np.array([1j * np.exp(-1j * a) for a in angles.T])  # u + i v; angle 0 hangs down
-    tip, joint = found.points[np.abs(found.points - (pivot + reach[:, 0].sum())).argmin()], pivot + reach[0]
-    k = int(np.abs(found.points - tip).argmin())
-    expected = joint + np.exp(-1j * (angles[:, 1] - angles[0, 1])) * (found.points[k] - joint[0])
-    assert np.abs(found.tracks()[:, k] - expected).max() < 1.5
+    reach = 40.0 * np.array([1j * np.exp(-1j * a) for a in ANGLES.T])  # u + i v; angle 0 hangs down
+    end = pivot + reach[:, followed.reference].sum()
+    tip, joint = followed.points[np.abs(followed.points - end).argmin()], pivot + reach[0]
+    k = int(np.abs(followed.points - tip).argmin())
+    turned = np.exp(-1j * (ANGLES[:, 1] - ANGLES[followed.reference, 1]))
+    expected = joint + turned * (followed.points[k] - joint[followed.reference])
+    assert np.abs(followed.tracks()[:, k] - expected).max() < 1.5
 
 
-def test_drawn_pendulum_becomes_a_tree_of_two_parts(followed: tuple[Deformation, np.ndarray, np.ndarray]) -> None:
-    found, frames, angles = followed
-    tree = find_structures(found, frames[0], 1600.0)[0]
-    assert tree.bases.parents.tolist() == [-1, 0]
-    pivot, joint = tree.bases.anchors.numpy()
+def test_drawn_pendulum_becomes_a_tree_of_two_parts(found: Found) -> None:
+    modes, followed, _ = found
+    bases = modes.structure.bases
+    assert bases.parents.tolist() == [-1, 0]
+    pivot, joint = bases.anchors.numpy()
     assert np.abs(pivot - (0.0, 44.0)).max() < 1.0
-    hung = np.array([40 * np.sin(angles[0, 0]), 44.0 - 40 * np.cos(angles[0, 0])])
-    assert np.abs(joint - hung).max() < 1.0
-    (modes,) = modes_of(tree)
+    first = ANGLES[followed.reference, 0]
+    assert np.abs(joint - np.array([40 * np.sin(first), 44.0 - 40 * np.cos(first)])).max() < 1.0
     turned = np.ptp(modes.q, axis=0) * np.abs(modes.directions).sum(0)
-    assert np.abs(turned / np.ptp(angles, axis=0) - 1).max() < 0.05
+    assert np.abs(turned / np.ptp(ANGLES, axis=0) - 1).max() < 0.05
+
+
+def test_gaussians_are_placed_on_the_parts_and_carried_with_them(clip: PreparedClip, found: Found) -> None:
+    start, camera = StructureStart(*found), FilmingCamera(128, 128, 153.6)
+    fields = start.spec_fields()
+    assert fields == {"num_bases": 2, "parents": (-1, 0), "latent_dim": 2, "is_embedded": True}
+    assert "2 latent coordinate(s) explain the tracks" in start.description()
+    scene = LatentScene(SceneSpec(150, 10, 24, 128, 128, camera.focal, **fields))
+    start.place(scene, [clip], camera, seed=0)
+    with torch.no_grad():
+        means = scene.moving_at_frames(torch.arange(24))[0]
+        upper_share = scene.skinning[:, 0].numpy()
+    pixels = camera.pixels_from_plane(means[..., 0::2]).double().numpy()
+    for k, (first, _) in enumerate(ANGLES):
+        columns, rows = pixels[k].astype(int).T
+        near = cv2.dilate(clip.masks[k].astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
+        assert near[rows, columns].mean() > 0.95
+        along = (pixels[k] - (64.0, 20.0)) @ np.array([np.sin(first), np.cos(first)])
+        is_upper = upper_share > 0.5
+        assert is_upper[along < 33].mean() > 0.95
+        assert is_upper[along > 47].mean() < 0.05

@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 import pytest
 
-from lagsplat_ns.data.background import estimate_background, noise_level
 from lagsplat_ns.data.cache import cache_root
 from lagsplat_ns.data.motion import FlowMeter, MovingPixels, camera_motion
 from lagsplat_ns.data.prepare import PreparedClip, load_prepared, prepare_clips
@@ -182,34 +181,6 @@ def test_background_masks_and_flow_match_the_drawing(clip_file: Path) -> None:
         x, y = disc_center(TIMES[k])
         moved = disc_center(TIMES[k + 1])[0] - x
         assert np.median(clip.flow[k][np.hypot(columns - x, rows - y) < 4][:, 0]) == pytest.approx(moved, abs=0.7)
-
-
-def test_a_thing_that_rests_most_of_the_time_is_not_background() -> None:
-    pictures = []
-    for k in range(60):
-        picture = wall(80, 120)
-        away = 35 * np.sin(np.pi * (k % 10) / 3) if k % 10 < 4 else 0.0  # rests in two thirds of the frames
-        cv2.circle(picture, (round(80 - away), 40), 9, (230, 30, 40), -1, cv2.LINE_AA)
-        pictures.append(picture)
-    samples = np.stack(pictures)
-    median = np.median(samples, axis=0)
-    rows, columns = np.mgrid[:80, :120]
-    resting = np.hypot(columns - 80, rows - 40) < 8
-    assert np.abs(median - wall(80, 120))[resting].mean() > 50  # the plain median does take it for background
-    background = estimate_background(samples, noise=1.0)
-    assert np.abs(background.astype(int) - wall(80, 120))[resting].mean() < 2
-    assert np.abs(background.astype(int) - wall(80, 120)).mean() < 0.5
-
-
-@pytest.mark.parametrize("sigma", [1.0, 3.0, 6.0])
-def test_noise_level_is_measured(sigma: float) -> None:
-    rng = np.random.default_rng(0)
-    first, second = (
-        np.clip(wall(80, 120) + sigma * rng.standard_normal((8, 80, 120, 3)), 0, 255).round().astype(np.uint8)
-        for _ in range(2)
-    )
-    # gray noise of one channel; the mean over channels and the lower half of pixels are accounted for roughly
-    assert 0.4 * sigma < noise_level(first, second) < 1.3 * sigma
 
 
 def test_brightness_shift_of_the_whole_picture_is_not_motion() -> None:

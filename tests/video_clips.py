@@ -1,4 +1,4 @@
-"""Small clips that tests write to disk: a disc that swings before a textured wall, and what can go wrong with it."""
+"""Small clips of tests: a disc that swings before a textured wall, written to disk; clips that exist only in memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import av
 import cv2
 import numpy as np
+
+from lagsplat_ns.data.prepare import PreparedClip
 
 
 def wall(height: int = 64, width: int = 96, seed: int = 0) -> np.ndarray:
@@ -69,3 +71,19 @@ def turn_by_tag(path: Path, degrees: int) -> None:
     a, b, c, d = {90: (none, one, minus, none), 180: (minus, none, none, minus), 270: (none, minus, one, none)}[degrees]
     data[matrix : matrix + 36] = a + b + none + c + d + none + none + none + last
     path.write_bytes(bytes(data))
+
+
+def clip_in_memory(frames: np.ndarray, masks: np.ndarray, flow: np.ndarray, background: np.ndarray) -> PreparedClip:
+    """A prepared clip at 30 frames per second, all of it for training, of which no file exists."""
+    return PreparedClip(
+        frames=frames,
+        times_s=np.arange(len(frames)) / 30,
+        background=background,
+        masks=masks,
+        flow=flow.astype(np.float16),
+        image_paths=[],
+        sensors=None,
+        num_train=len(frames),
+        source=Path("memory.mp4"),
+        folder=Path("memory"),
+    )

@@ -94,7 +94,7 @@ class FlowStarts:
         parts, masks, rng = self._starts[0], self._masks, np.random.default_rng(seed)
         num_bases, total = scene.spec.num_bases, scene.spec.num_frames
         shares = np.cumsum([0.0] + [mask.sum() for mask in masks]) / sum(mask.sum() for mask in masks)
-        edges = np.round(shares * scene.num_moving).astype(int)
+        edges = np.round(shares * scene.num_moving).astype(int).tolist()
         skinning = np.zeros((scene.num_gaussians, num_bases))
         for k, (part, mask) in enumerate(zip(parts, masks, strict=True)):
             rows = slice(edges[k], edges[k + 1])

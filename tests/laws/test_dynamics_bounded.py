@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -109,3 +111,39 @@ def test_several_rest_states_are_found_deepest_first() -> None:
     assert found.shape[0] == 2
     assert float(slopes.abs().max()) < 1e-10
     assert float(potential(found[0])) < float(potential(found[1]))
+
+
+def wheel(period: float) -> Mechanism:
+    """A coordinate that comes round after `period`, with a deep rest state at 0 and a shallow one half a turn on."""
+    potential = PolynomialPotential(1, 4).requires_grad_(False)
+    periods = torch.tensor([period], dtype=torch.float64)
+    potential.admit(torch.ones(1, dtype=torch.bool), torch.zeros(1, dtype=torch.long), periods)
+    potential.harmonics.copy_(torch.tensor([-0.3, -1.0, 0.0, 0.0]))  # cosines of order 1 and 2, sines
+    return Mechanism(ConstantMetric(torch.eye(1, dtype=torch.float64)), potential, RayleighDamping(1))
+
+
+def test_rest_states_whole_turns_apart_are_one() -> None:
+    starts = torch.tensor([[1.9], [-2.2], [-3.9], [0.2], [4.1], [8.3], [6.1]], dtype=torch.float64)
+    found = rest_states(wheel(4.0), starts)
+    turned = torch.remainder(found[:, 0] + 1.0, 4.0) - 1.0
+    torch.testing.assert_close(turned, torch.tensor([0.0, 2.0], dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("is_level", [True, False])
+def test_rest_states_joined_by_a_level_way_are_one(is_level: bool) -> None:
+    """Two wells along the first coordinate; along the second nothing pulls (a cart on a level track), or two wells."""
+    potential = PolynomialPotential(2, 4).requires_grad_(False)
+    is_elastic, groups = torch.tensor([True, not is_level]), torch.arange(2)
+    potential.admit(is_elastic, groups, torch.full((2,), math.inf, dtype=torch.float64))
+    potential.stiffness_factor.mul_(0.1)
+    for axis in range(1 if is_level else 2):
+        for power, weight in ((1, 0.02), (3, -0.6), (4, 0.45)):
+            exponents = torch.zeros(2, dtype=torch.long)
+            exponents[axis] = power
+            potential.weights[(potential.exponents == exponents).all(1)] = weight
+    mechanism = Mechanism(ConstantMetric(torch.eye(2, dtype=torch.float64)), potential, RayleighDamping(2))
+    values = torch.tensor([-0.3, 0.9, 1.1], dtype=torch.float64)
+    found = rest_states(mechanism, torch.cartesian_prod(values, values))
+    assert len(found) == (2 if is_level else 4)
+    assert float(found[0, 0]) > 0.8
+    assert float(potential.gradient(found).abs().max()) < 1e-10
