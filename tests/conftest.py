@@ -21,11 +21,18 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for the whole suite, none besides this one for a part of it, which they would only delay."""
+    is_whole = config.args == config.getini("testpaths") and not config.option.keyword
+    return min(2, os.cpu_count() or 1) if is_whole else 0
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips `device` tests with a reason where there is no CUDA device."""
-    if torch.cuda.is_available():
-        return
+    """Keeps tests that share fixtures in one process, and skips `device` tests where there is no CUDA device."""
     skip = pytest.mark.skip(reason="needs a CUDA device, and torch.cuda.is_available() is False here")
     for item in items:
-        if "device" in item.keywords:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(folder if folder == "e2e" else str(item.path)))
+        if "device" in item.keywords and not torch.cuda.is_available():
             item.add_marker(skip)

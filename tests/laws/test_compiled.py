@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from torch import Tensor
 from lagsplat_ns.compiling import pool
 from lagsplat_ns.dynamics.analytic import DoublePendulumMetric, double_pendulum, pendulum
 from lagsplat_ns.dynamics.compiled.pack import compiled_of
+from lagsplat_ns.dynamics.compiled.prepare import prepare
 from lagsplat_ns.dynamics.compiled.rolling import accelerations
 from lagsplat_ns.dynamics.damping import RayleighDamping
 from lagsplat_ns.dynamics.inputs import InputFunction, InputMap
@@ -215,21 +214,11 @@ def test_inputs_of_the_wrong_number_are_named() -> None:
         roll_windows(mechanism, windows.observed[:, 0], windows.observed[:, 0], windows)
 
 
-@pytest.mark.slow
-def test_compiling_says_what_it_compiles_once_on_a_machine(tmp_path: Path) -> None:
+def test_another_process_does_not_compile_again() -> None:
+    """The kernels that this process compiled or loaded are in the cache."""
+    prepare()
     code = "from lagsplat_ns.dynamics.compiled.prepare import prepare; prepare()"
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    texts = [
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", code],
-            check=True,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        ).stderr
-        for _ in range(2)
-    ]
-    assert texts[0].startswith("Compiling the solver of the dynamics: once on this machine, about 15 s ...\n")
-    assert texts[0].count("\n") == 2
-    assert texts[1] == ""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert done.stderr == ""
