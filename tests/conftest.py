@@ -27,12 +27,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(2, os.cpu_count() or 1) if is_whole else 0
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps tests that share fixtures in one process, and skips `device` tests where there is no CUDA device."""
+    """Skips `device` tests with a reason where there is no CUDA device."""
+    if torch.cuda.is_available():
+        return
     skip = pytest.mark.skip(reason="needs a CUDA device, and torch.cuda.is_available() is False here")
     for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(folder if folder == "e2e" else str(item.path)))
-        if "device" in item.keywords and not torch.cuda.is_available():
+        if "device" in item.keywords:
             item.add_marker(skip)

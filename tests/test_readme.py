@@ -51,7 +51,7 @@ def test_our_commands_are_understood(command: str) -> None:
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("ns-")])
 def test_nerfstudio_commands_are_those_that_are_run_end_to_end(command: str) -> None:
     if command == "ns-viewer --load-config CONFIG":
-        return  # started by tests/e2e/test_commands.py
+        return  # started by tests/e2e/test_lagsplat.py
     end_to_end = "".join(path.read_text() for path in (Path(__file__).parent / "e2e").glob("*.py"))
     for name, options in RUN_END_TO_END.items():
         if command.startswith(name):
