@@ -22,6 +22,8 @@ _FORCES = {"N": 1.0, "mN": 1e-3, "kN": 1e3, "lbf": 4.4482216}
 _PARALLEL = 0.97
 _SAME = 1.15
 _TURNING = 0.02
+_RAIL = 0.05
+"""movement across a slide, over that along it, up to which it counts as none"""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def _slides(scene: LatentScene, q: Tensor, push: Tensor) -> list[Float[Tensor, "
         center = torch.einsum("m,mcd->cd", share, jacobian[own])
         if float(turn.norm()) > _TURNING * float(center.norm()):
             continue
-        direction = torch.linalg.lstsq(center.T, push[:, None], driver="gelsd").solution[:, 0]
+        # a part on rails hardly moves across them: that says nothing about where the force points
+        direction = torch.linalg.lstsq(center.T, push[:, None], rcond=_RAIL, driver="gelsd").solution[:, 0]
         if float(direction.norm()) > 0:
             result.append(center.T @ (direction / direction.norm()))
     return result
